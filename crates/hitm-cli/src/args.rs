@@ -272,6 +272,9 @@ pub(crate) struct OutputArgs {
     /// Write the results to this file, as JSON: see `hitm schema`.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the results to this file, as a page for a browser: see `hitm report`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Lines in the line report by default.

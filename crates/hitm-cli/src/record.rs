@@ -1,17 +1,19 @@
 //! Parts of a result file that both hosts write in the same way.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use hitm::RoleCounts;
-use hitm_machine::{Arbitration, Costs, Part, Results};
+use hitm_machine::{Arbitration, Costs, Part, Results, scope_of_parts};
 use hitm_memory::{Operation, Span};
 use hitm_report::functions::Functions;
 use hitm_report::relative::mark_empty;
-use hitm_report::result::{self, Host, Machine, OperationCost, ResultFile, Role, Run, SCHEMA};
+use hitm_report::result::{self, Domain, Host, Machine, OperationCost, ResultFile, Role, Run, SCHEMA};
 use hitm_report::sweep_state::{Finished, Key};
 use hitm_sched::{Conservation, Count};
-use hitm_topology::Topology;
+use hitm_topology::{Scope, Topology};
 
+use crate::cmd::report as page;
 use crate::args::{CoherenceArg, HostArg};
 use crate::failure::Failure;
 use crate::output::Target;
@@ -31,6 +33,9 @@ pub(crate) fn empty_file() -> ResultFile {
         failures: Vec::new(),
     }
 }
+
+/// What a page calls the results of the command that writes it.
+pub(crate) const THIS: &str = "this run";
 
 /// Lines per run that a result file keeps.
 pub(crate) const LINES_KEPT: usize = 100;
@@ -147,7 +152,42 @@ pub(crate) fn machine_of(host: HostArg, topology: &Topology, costs: &Costs) -> M
         cost_table: costs.family.name.clone(),
         unknown_processor,
         note,
+        counted_by: scope_of_parts(topology).name().to_owned(),
+        domains: domains(topology),
     }
+}
+
+/// Returns the LLC domains of a machine.
+fn domains(topology: &Topology) -> Vec<Domain> {
+    let domain = |llc: usize| {
+        let cpus = topology.cpus_of(Scope::Llc, llc);
+        let first = topology.cpu(cpus[0]);
+        let mut cores: Vec<usize> = cpus.iter().map(|&cpu| topology.cpu(cpu).core.index()).collect();
+        cores.dedup();
+        cores.sort_unstable();
+        cores.dedup();
+        Domain {
+            package: first.package.0,
+            node: first.node.0,
+            cores: ranges(cores.into_iter()),
+            cpus: ranges(cpus.iter().map(|cpu| cpu.index())),
+        }
+    };
+    (0..topology.llcs()).map(domain).collect()
+}
+
+/// Returns ascending numbers as ranges, as in `0-39,240-279`.
+fn ranges(numbers: impl Iterator<Item = usize>) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let range =
+        |(first, last): (usize, usize)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ranges.into_iter().map(range).collect::<Vec<_>>().join(",")
 }
 
 /// Returns `run` with the entries about its host.
@@ -167,11 +207,13 @@ pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, coherence: Cohere
 pub(crate) fn report(
     mut file: ResultFile,
     target: Option<Target>,
+    html: Option<Target>,
     render: impl FnOnce(&ResultFile) -> String,
 ) -> Result<(), Failure> {
     mark_empty(&mut file);
     let printed = if file.runs.is_empty() { Ok(()) } else { print(&(render(&file) + &fitted(&file.warnings()))) };
-    target.map_or(Ok(()), |target| target.write(&file.write())).and(printed)?;
+    let shown = page::write(html, || vec![page::shown(Path::new(THIS), &file)]);
+    target.map_or(Ok(()), |target| target.write(&file.write())).and(printed).and(shown)?;
     campaign::ended(&file.failures)
 }
 

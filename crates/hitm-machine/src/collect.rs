@@ -1,13 +1,17 @@
 //! Makes [`Results`] of an engine's records: finds names for numbers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hitm_memory::Field;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::account::Account;
 use crate::arena::Object;
 use crate::coherence::AccessId;
 use crate::counts::{Levels, Misses};
 use crate::engine::Engine;
+use crate::exchanges::{self, Exchanged};
 use crate::records::{Access, Invalidation as Recorded, Records, Toucher};
 use crate::results::{AccessResult, Invalidation, LineResult, Missed, Place, Results, Totals};
 use crate::site::{Site, SiteId, shorten};
@@ -28,6 +32,10 @@ impl Results {
         let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
         let mut waits_by_object: FxHashMap<&str, u64> = FxHashMap::default();
         let mut names = Names::new(engine, objects, object_of);
+        let mut exchanged_by_line = engine.exchanges.by_line();
+        let mut exchanged = Exchanged::default();
+        exchanged_by_line.values().for_each(|one| exchanges::add(&mut exchanged, one));
+        let mut layouts: BTreeMap<String, Arc<[Field]>> = BTreeMap::new();
         let mut lines = Vec::new();
         for (line, accesses) in engine.records.by_line() {
             let object = &objects[object_of[line as usize] as usize];
@@ -36,7 +44,10 @@ impl Results {
             names.begin_line(line);
             let mut told = Vec::with_capacity(if has_missed { accesses.len() } else { 0 });
             for access in &accesses {
-                let missed = engine.records.missed(access);
+                let missed = engine.records.missed(access).map(|(missed, cpus)| Missed {
+                    cpus_by_part: by_part(engine, &cpus),
+                    ..missed
+                });
                 let misses = missed.as_ref().map_or_else(Misses::default, |missed| missed.misses);
                 totals.add(access.by.kind, access.hits, &misses);
                 if misses.kernel_wait > 0 {
@@ -49,6 +60,9 @@ impl Results {
             if !has_missed {
                 continue;
             }
+            if !layouts.contains_key(&*object.name) {
+                layouts.insert(object.name.to_string(), object.fields.clone());
+            }
             told.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
             lines.push(LineResult {
                 object: object.name.to_string(),
@@ -59,18 +73,46 @@ impl Results {
                     .address_of(line)
                     .map_or(PRINTED_BASE + u64::from(line) * LINE, |address| address as u64),
                 accesses: told,
+                exchanged: exchanged_by_line.remove(&line).unwrap_or_default(),
             });
         }
         totals.levels = levels(engine, totals.accesses());
         Self {
             clock_ghz: engine.costs.family.clock_ghz.value,
-            account: engine.account.clone(),
+            account: engine.account(),
             line_waits: waits_by_object.into_iter().map(|(name, wait)| (name.to_owned(), wait)).collect(),
             totals,
             lines,
+            exchanged,
+            cores: cores(engine),
+            layouts,
             operations: engine.records.operations.iter().collect(),
         }
     }
+}
+
+/// Returns where each core's time went.
+fn cores(engine: &Engine) -> Vec<Account> {
+    let mut cores = vec![Account::default(); engine.topology.cores()];
+    for (number, cpu) in engine.cpus.iter().enumerate() {
+        cores[engine.directory.latencies().core_of(number as u32) as usize].merge(&cpu.account);
+    }
+    cores
+}
+
+/// Returns the number of these CPUs, 64 a word, in each part.
+fn by_part(engine: &Engine, cpus: &[u64]) -> Vec<u32> {
+    let (latencies, exchanges) = (engine.directory.latencies(), &engine.exchanges);
+    let mut parts = vec![0; exchanges.parts()];
+    for (index, &word) in cpus.iter().enumerate() {
+        let mut left = word;
+        while left != 0 {
+            let cpu = index as u32 * 64 + left.trailing_zeros();
+            parts[usize::from(exchanges.part_of(latencies.core_of(cpu)))] += 1;
+            left &= left - 1;
+        }
+    }
+    parts
 }
 
 /// Returns what served the accesses of a run, if its caches have sizes.

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use hitm_memory::{Interrupts, LINE, Mode};
 
-use crate::account::Part;
+use crate::account::{Account, Part};
 use crate::coherence::{AccessId, Kind};
 use crate::random::Random;
 use crate::site::Site;
@@ -36,6 +36,8 @@ pub(crate) enum Waits {
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
     pub(crate) clock: u64,
+    /// Where its time went.
+    pub(crate) account: Account,
     pub(crate) mode: Mode,
     /// The [operation](crate::records::Operations) that it is in.
     pub(crate) operation: u8,
@@ -69,6 +71,7 @@ impl Cpu {
     pub(crate) fn new(window: LoadWindow, random: Random) -> Self {
         Self {
             clock: 0,
+            account: Account::default(),
             turn: 0,
             resume_clock: 0,
             mode: Mode::Kernel,

@@ -35,6 +35,7 @@ use crate::costs::Costs;
 use crate::counts::Levels;
 use crate::cpu::{Cpu, LoadWindow, Waits};
 use crate::event_queue::{Event, EventQueue, NEVER, Turn, TurnKey};
+use crate::exchanges::Exchanges;
 use crate::faults::{FaultState, Preempted};
 use crate::pages::{LINES_PER_PAGE, Pages};
 use crate::race::{Race, Races};
@@ -119,7 +120,8 @@ pub(crate) struct Engine {
     pub(crate) races: Option<Races>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) event_queue: EventQueue,
-    pub(crate) account: Account,
+    /// Who took whose lines.
+    pub(crate) exchanges: Exchanges,
     /// The CPU whose code runs.
     pub(crate) current: u32,
     /// How far it may run.
@@ -191,7 +193,7 @@ impl Engine {
             records: Records::new(),
             permit: Permit::none(),
             tallies: Tallies::none(),
-            account: Account::default(),
+            exchanges: Exchanges::new(&topology),
             current: 0,
             ahead: Ahead::new(),
             measured: (config.measure_from.as_picos(), config.measure_until.as_picos()),
@@ -256,6 +258,13 @@ impl Engine {
 
     fn cpu(&mut self) -> &mut Cpu {
         &mut self.cpus[self.current as usize]
+    }
+
+    /// Where the CPUs' time went.
+    pub(crate) fn account(&self) -> Account {
+        let mut all = Account::default();
+        self.cpus.iter().for_each(|cpu| all.merge(&cpu.account));
+        all
     }
 
     /// The current CPU's clock.
@@ -403,8 +412,9 @@ impl Engine {
     fn advance(&mut self, until: u64, part: Part) {
         let (from, to) = self.measured;
         let clock = self.clock();
-        self.account[part] += until.clamp(from, to) - clock.clamp(from, to);
-        self.cpu().clock = until;
+        let cpu = self.cpu();
+        cpu.account[part] += until.clamp(from, to) - clock.clamp(from, to);
+        cpu.clock = until;
     }
 
     /// The current CPU may be taken away here.
@@ -466,6 +476,10 @@ impl Engine {
         let wait = grant.at - grant.request.time + grant.request.way;
         if self.directory.has_capacity() {
             self.count_served(grant);
+        }
+        if let Some(taker) = grant.miss.taker {
+            let core = self.directory.latencies().core_of(grant.request.cpu);
+            self.exchanges.count(grant.request.line, core, u32::from(taker), wait);
         }
         self.records.miss(grant, wait);
     }

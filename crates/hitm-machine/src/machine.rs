@@ -306,7 +306,7 @@ impl Machine {
     /// Returns where the CPUs' time went, without the lines and names of [`results`](Self::results).
     #[must_use]
     pub fn account(&self) -> Account {
-        self.world.engine.borrow().account.clone()
+        self.world.engine.borrow().account()
     }
 
     /// Returns the faults so far. None unless [`Config::faults`] is set.

@@ -204,7 +204,7 @@ impl Records {
 
     /// Counts a miss that waited `wait`.
     pub(crate) fn miss(&mut self, grant: &Grant, wait: u64) {
-        let Miss { distance, dirty, invalidator, level_3 } = grant.miss;
+        let Miss { distance, dirty, invalidator, level_3, .. } = grant.miss;
         let Request { line, access, cpu, kernel, operation, .. } = grant.request;
         let note = Note { wait, cpu, distance, dirty, level_3, kernel };
         self.misses_noted.push(MissNote { line, key: Key(access), invalidator, operation, note });
@@ -269,8 +269,9 @@ impl Records {
         })
     }
 
-    /// The misses of an access, without their invalidators; `None` if there are none.
-    pub(crate) fn missed(&self, access: &Access) -> Option<Missed> {
+    /// The misses of an access, without their invalidators, and the CPUs that missed, 64 a word;
+    /// `None` if there are none.
+    pub(crate) fn missed(&self, access: &Access) -> Option<(Missed, Vec<u64>)> {
         access.has_missed().then(|| self.misses.missed(access.record, access.by.kind))
     }
 

@@ -4,11 +4,12 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitm_memory::Operation;
+use hitm_memory::{Field, Operation};
 
 use crate::account::{Account, Part};
 use crate::coherence::Kind;
 use crate::counts::{Levels, Misses};
+use crate::exchanges::{self, Exchanged};
 use crate::histogram::Histogram;
 
 /// A place in the source.
@@ -45,6 +46,9 @@ pub struct Missed {
     pub misses: Misses,
     /// The number of CPUs that missed. After a merge: the largest number of one run.
     pub cpus: u32,
+    /// The CPUs that missed, by part: see [`scope_of_parts`](crate::scope_of_parts). After a merge:
+    /// the largest numbers of one run.
+    pub cpus_by_part: Vec<u32>,
     /// The waits, in picoseconds.
     pub waits: Histogram,
     /// The invalidators of the copy, most frequent first.
@@ -81,6 +85,8 @@ pub struct LineResult {
     pub address: u64,
     /// The accesses, by offset, place and kind.
     pub accesses: Vec<AccessResult>,
+    /// Who took the line from whom.
+    pub exchanged: Exchanged,
 }
 
 /// The accesses of one operation, over all lines.
@@ -131,6 +137,12 @@ pub struct Results {
     pub totals: Totals,
     /// The lines with a miss, in order of address.
     pub lines: Vec<LineResult>,
+    /// Who took lines from whom, over all lines.
+    pub exchanged: Exchanged,
+    /// Where each core's time went, in picoseconds, by number.
+    pub cores: Vec<Account>,
+    /// The fields of the objects that have one of the lines, by name.
+    pub layouts: BTreeMap<String, Arc<[Field]>>,
     /// The accesses of each [`Operation`], also to lines without a miss.
     pub operations: BTreeMap<Operation, OperationResult>,
 }
@@ -151,6 +163,7 @@ impl LineResult {
     }
 
     fn merge(&mut self, other: &Self) {
+        exchanges::add(&mut self.exchanged, &other.exchanged);
         for access in &other.accesses {
             let same = |own: &&mut AccessResult| {
                 (own.offset, &own.place, own.kind) == (access.offset, &access.place, access.kind)
@@ -217,6 +230,11 @@ impl Results {
             *self.line_waits.entry(object.clone()).or_default() += wait;
         }
         self.totals.merge(&other.totals);
+        exchanges::add(&mut self.exchanged, &other.exchanged);
+        self.cores.iter_mut().zip(&other.cores).for_each(|(own, other)| own.merge(other));
+        other.layouts.iter().for_each(|(name, fields)| {
+            self.layouts.entry(name.clone()).or_insert_with(|| fields.clone());
+        });
         for (&operation, other) in &other.operations {
             let own = self.operations.entry(operation).or_default();
             own.accesses += other.accesses;
@@ -301,6 +319,7 @@ impl Missed {
         self.misses += &other.misses;
         // Which CPUs they were is not known: the larger number is a lower bound.
         self.cpus = self.cpus.max(other.cpus);
+        self.cpus_by_part.iter_mut().zip(&other.cpus_by_part).for_each(|(own, &other)| *own = (*own).max(other));
         self.waits.merge(&other.waits);
         for invalidation in &other.invalidated_by {
             match self

@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 
 use hitm_memory::{Field, LINE};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::columns::wrap;
 
@@ -12,6 +14,54 @@ use crate::columns::wrap;
 const SHOWN: usize = 3;
 /// The docs of fields are never wrapped into a narrower column.
 const DOC_MIN: usize = 24;
+
+/// A field of an object, or an array of equal fields.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct LayoutField {
+    /// Its name; empty for an element that is an array itself.
+    pub name: String,
+    /// Bytes from the start of the enclosing object or element.
+    pub offset: usize,
+    /// Bytes of one element.
+    pub size: usize,
+    /// The number of elements; absent for one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: usize,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub doc: String,
+    /// The fields of an element; none for a word.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<Self>,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
+impl LayoutField {
+    /// Returns what a result file keeps of `fields`.
+    pub(crate) fn all(fields: &[Field]) -> Vec<Self> {
+        let field = |field: &Field| Self {
+            name: field.name.to_owned(),
+            offset: field.offset,
+            size: field.size,
+            count: field.count,
+            doc: words(field.doc),
+            fields: Self::all(&field.fields),
+        };
+        fields.iter().filter(|field| field.size > 0).map(field).collect()
+    }
+}
+
+/// Returns a doc comment on one line.
+fn words(doc: &str) -> String {
+    doc.split_whitespace().collect::<Vec<_>>().join(" ")
+}
 
 /// A field that is shown: offset from the object's start, size, name, doc.
 struct Shown {
@@ -53,7 +103,7 @@ fn flatten(fields: &[Field], base: usize, prefix: &str, shown: &mut Vec<Shown>) 
         // An element that is an array itself has no name.
         let unnamed = field.name.is_empty();
         let name = format!("{}{}", if unnamed { prefix.trim_end_matches('.') } else { prefix }, field.name);
-        let doc = field.doc.split_whitespace().collect::<Vec<_>>().join(" ");
+        let doc = words(field.doc);
         if field.fields.is_empty() {
             let (name, size) = match field.count {
                 1 => (name, field.size),

@@ -13,6 +13,7 @@ pub mod columns;
 pub mod compare;
 pub mod functions;
 mod heading;
+pub mod html;
 pub mod id_bursts;
 pub mod job;
 mod json;

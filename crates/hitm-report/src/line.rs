@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
 
-use hitm_machine::{AccessResult, Distance, Hitm, Invalidation, Kind, LineResult, Misses, Place, Results};
+use hitm_machine::{AccessResult, Distance, Exchange, Exchanged, Hitm, Invalidation, Kind, LineResult, Misses, Place, Results};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -63,6 +63,12 @@ pub struct Line {
     pub hitm: Hitm,
     /// Cycles per load.
     pub cycles_per_load: CyclesPerLoad,
+    /// Who took the line from whom, by part of the machine ([`Machine::counted_by`]): the part that
+    /// lost its copy, the part that took it, times, and cycles that the loser then waited for it.
+    ///
+    /// [`Machine::counted_by`]: crate::result::Machine::counted_by
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exchanged: Vec<(u16, u16, u64, f64)>,
     /// The fields, in order of offset.
     pub fields: Vec<Field>,
 }
@@ -120,6 +126,9 @@ pub struct Site {
     /// CPUs that missed.
     #[serde(default)]
     pub cpus: u32,
+    /// The same by part of the machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus_by_part: Vec<u32>,
     /// The stores that invalidated the copy when this place missed.
     #[serde(default, alias = "stolen_by")]
     pub invalidated_by: Vec<InvalidatedBy>,
@@ -226,12 +235,21 @@ impl Line {
                 p99: results.cycles(waits.quantile(0.99)),
                 max: results.cycles(waits.max()),
             },
+            exchanged: exchanged(results, &line.exchanged),
             fields: by_field
                 .into_iter()
                 .map(|((offset, name), accesses)| names.field(line.line * 64 + offset, name, &accesses, misses.count()))
                 .collect(),
         }
     }
+}
+
+/// Returns exchanges as a list.
+pub(crate) fn exchanged(results: &Results, exchanged: &Exchanged) -> Vec<(u16, u16, u64, f64)> {
+    let entry = |(&(loser, taker), exchange): (&(u16, u16), &Exchange)| {
+        (loser, taker, exchange.times, results.cycles(exchange.wait).round())
+    };
+    exchanged.iter().map(entry).collect()
 }
 
 impl Touched {
@@ -306,6 +324,7 @@ impl Names<'_> {
                 self.mean(misses.wait, count),
             ),
             cpus: missed.map_or(0, |missed| missed.cpus),
+            cpus_by_part: missed.map_or_else(Vec::new, |missed| missed.cpus_by_part.clone()),
             invalidated_by: self.invalidated_by(missed.iter().flat_map(|missed| &missed.invalidated_by)),
         }
     }

@@ -5,13 +5,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use hitm_machine::Results;
+use hitm_machine::{Account, Part, Results};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::functions::Functions;
 use crate::json::json_text;
 use crate::latency::Latency;
+use crate::layout::LayoutField;
+use crate::line::exchanged;
 pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Site, Touched};
 use crate::load::Load;
 use crate::published::Published;
@@ -40,7 +42,7 @@ pub struct ResultFile {
 }
 
 /// A machine.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Machine {
     /// Its name, as given.
     pub name: String,
@@ -68,6 +70,25 @@ pub struct Machine {
     pub cost_table: String,
     /// Every parameter of the model.
     pub model: BTreeMap<String, f64>,
+    /// The parts of the machine by which lines that changed hands are counted: `core` or `llc`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub counted_by: String,
+    /// The LLC domains, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<Domain>,
+}
+
+/// An LLC domain of a machine.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Domain {
+    /// Its package.
+    pub package: u32,
+    /// Its memory node.
+    pub node: u32,
+    /// Its cores, as in `0-39`.
+    pub cores: String,
+    /// Its CPUs, as in `0-39,240-279`.
+    pub cpus: String,
 }
 
 /// A parameter that was fitted on a baseline.
@@ -238,6 +259,19 @@ pub struct Run {
     /// Cycles that all CPUs together waited for the lines of the run.
     #[serde(default)]
     pub cycles_waited: f64,
+    /// The metric of each seed, in the order of `seeds`; empty where seeds have no metric of their
+    /// own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_seed: Vec<f64>,
+    /// Each core's kernel time and idle time over all of its time, by number; all seeds together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<(f64, f64)>,
+    /// Who took lines from whom, over all lines: as [`Line::exchanged`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exchanged: Vec<(u16, u16, u64, f64)>,
+    /// The fields of the objects that have one of the lines, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub layouts: BTreeMap<String, Vec<LayoutField>>,
     /// The lines, the longest waits first.
     pub lines: Vec<Line>,
     /// Whether the measured stretch has no event that the metric counts.
@@ -261,7 +295,11 @@ impl Run {
     /// `most` lines that were waited for longest.
     #[must_use]
     pub fn counted(results: &Results, functions: &Functions, most: usize) -> Self {
-        let hottest = results.hottest(most).into_iter();
+        let lines: Vec<Line> =
+            results.hottest(most).into_iter().map(|line| Line::of(results, line, functions)).collect();
+        let is_kept = |name: &String| lines.iter().any(|line| line.object == *name);
+        let kept = results.layouts.iter().filter(|(name, fields)| is_kept(name) && !fields.is_empty());
+        let layouts = kept.map(|(name, fields)| (name.clone(), LayoutField::all(fields)));
         Self {
             kernel_share: results.account.kernel_share(),
             idle_share: results.account.idle_share(),
@@ -270,7 +308,10 @@ impl Run {
             misses: results.totals.misses.count(),
             switches: results.totals.resumes,
             cycles_waited: results.cycles(results.waited()),
-            lines: hottest.map(|line| Line::of(results, line, functions)).collect(),
+            cores: results.cores.iter().map(shares).collect(),
+            exchanged: exchanged(results, &results.exchanged),
+            layouts: layouts.collect(),
+            lines,
             ..Self::default()
         }
     }
@@ -411,6 +452,14 @@ pub struct Role {
     pub priority_changes: f64,
     /// Migrations per unit.
     pub migrations: f64,
+}
+
+/// Returns kernel time and idle time over all time, to a ten-thousandth.
+fn shares(account: &Account) -> (f64, f64) {
+    let sum = |is_it: fn(Part) -> bool| Part::ALL.into_iter().filter(|&part| is_it(part)).map(|part| account[part]).sum();
+    let all: u64 = sum(|_| true);
+    let share = |time: u64| (1e4 * time as f64 / all.max(1) as f64).round() / 1e4;
+    (share(sum(Part::is_kernel)), share(account[Part::Idle]))
 }
 
 /// Reads `null`, which JSON has in place of not-a-number.

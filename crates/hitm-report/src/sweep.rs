@@ -290,6 +290,7 @@ mod tests {
                 note: None,
                 cost_table: String::new(),
                 model: [].into(),
+                ..Machine::default()
             }],
             points: vec![point(2, "baseline", 200.0, 1.0), point(2, "all", 300.0, 1.5), point(4, "all", 5e3, 1.0)],
             ..Sweep::default()

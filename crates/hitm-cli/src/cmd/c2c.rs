@@ -38,7 +38,7 @@ pub(crate) struct C2c {
 const INVALIDATORS_KEPT: usize = 3;
 
 /// The largest file that is read. A run keeps a few hundred kilobytes.
-const BYTES_MAX: u64 = 256 << 20;
+pub(super) const BYTES_MAX: u64 = 256 << 20;
 
 /// Reads a result file.
 pub(crate) fn read(path: &Path) -> Result<ResultFile, Failure> {

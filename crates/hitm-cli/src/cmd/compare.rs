@@ -7,6 +7,7 @@ use hitm_report::compare::{Comparison, THRESHOLD, Verdict, compare};
 use hitm_report::result::ResultFile;
 
 use crate::cmd::c2c::read;
+use crate::cmd::report as page;
 use crate::failure::Failure;
 use crate::terminal::{fitted, width};
 use crate::{output, print};
@@ -36,6 +37,9 @@ pub(crate) struct Compare {
     /// Write the comparison to this file, as JSON: see `hitm schema compare`.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write both files to this file, as a page for a browser: see `hitm report`.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Form of the comparison.
@@ -81,6 +85,7 @@ impl Compare {
         let before = self.read(&self.before)?;
         let after = self.read(&self.after)?;
         let target = output::target("--json", self.json.as_deref())?;
+        let html = page::target(self.html.as_deref())?;
         let name = |path: &Path| path.display().to_string();
         let (one, other) = (name(&self.before), name(&self.after));
         let comparison = compare((&one, &before), (&other, &after), self.threshold / 100.0)
@@ -89,7 +94,10 @@ impl Compare {
             Form::Full => fitted(&comparison.render(self.lines as usize, width())),
             Form::Mail => comparison.render_mail(),
         });
-        target.map_or(Ok(()), |target| target.write(&comparison.write())).and(printed)?;
+        let shown = page::write(html, || {
+            [(&self.before, &before), (&self.after, &after)].map(|(path, file)| page::shown(path, file)).into()
+        });
+        target.map_or(Ok(()), |target| target.write(&comparison.write())).and(printed).and(shown)?;
         match comparison.not_comparable().as_slice() {
             _ if comparison.is_worse() => Err(Failure::wanting(worse(&comparison))),
             [] => Ok(()),

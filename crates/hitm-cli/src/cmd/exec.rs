@@ -22,12 +22,13 @@ use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 use serde::Serialize;
 
+use super::report as page;
 use super::sweep::drawn;
 use crate::args::{CpuCounts, HostArg, MachineArgs, OutputArgs, cpu_counts, each_once};
 use crate::exec::check::check;
 use crate::exec::told::Told;
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of};
+use crate::record::{THIS, empty_file, machine_of};
 use crate::terminal::fitted;
 use crate::{output, print, print_as_it_is};
 
@@ -150,6 +151,7 @@ impl Exec {
         }
         each_once("--mitigation", &self.mitigation)?;
         let target = output::target("--json", self.output.json.as_deref())?;
+        let html = page::target(self.output.html.as_deref())?;
         let csv = output::target("--csv", self.csv.as_deref())?;
         let plot = output::target("--plot", self.plot.as_deref())?;
         let cases = self.cases()?;
@@ -174,6 +176,7 @@ impl Exec {
         let written = [
             print(&fitted(&text)),
             target.map_or(Ok(()), |target| target.write(&file.write())),
+            page::write(html, || vec![page::shown(Path::new(THIS), &file)]),
             csv.map_or(Ok(()), |target| target.write(&self.csv(&file, &cases))),
             match (plot, &self.plot) {
                 (Some(target), Some(path)) => drawn(&curve, path)?.map_or(Ok(()), |text| target.write(&text)),

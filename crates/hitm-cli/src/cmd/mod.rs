@@ -12,6 +12,7 @@ mod layout;
 mod list;
 mod man;
 mod probe;
+pub(crate) mod report;
 pub(crate) mod run;
 mod schema;
 mod sweep;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     List(list::List),
     /// Show the contended lines of a result file.
     C2c(c2c::C2c),
+    /// Write a page of result files: lines, objects, machine, curves, what changed.
+    Report(report::Report),
     /// Compare two result files and fail when something got worse.
     Compare(compare::Compare),
     /// Check rules about layouts and contention, and fail when one does not hold.
@@ -79,6 +82,7 @@ impl Command {
             Self::Job(job) => job.run(),
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),
+            Self::Report(report) => report.run(),
             Self::Compare(compare) => compare.run(),
             Self::Check(check) => check.run(),
             Self::Watch(watch) => watch.run(),

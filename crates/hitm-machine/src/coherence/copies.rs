@@ -10,20 +10,20 @@ const LISTED: usize = 12;
 const WORD: usize = u64::BITS as usize;
 
 /// What a core has of a line: above bit 0, which says whether its copy is valid, when the copy
-/// arrived, or the access that invalidated it.
+/// arrived, or the access that invalidated it and, from bit 33 on, the core of that access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held(u64);
 
 impl Held {
     /// No copy, and no access has invalidated one.
-    const NOTHING: Self = Self::invalidated_by(NO_ACCESS);
+    const NOTHING: Self = Self::invalidated_by(NO_ACCESS, 0);
 
     fn valid(since: u64) -> Self {
         Self(since << 1 | 1)
     }
 
-    const fn invalidated_by(access: AccessId) -> Self {
-        Self((access as u64) << 1)
+    const fn invalidated_by(access: AccessId, core: u32) -> Self {
+        Self((access as u64) << 1 | (core as u64) << 33)
     }
 
     #[inline]
@@ -33,6 +33,12 @@ impl Held {
 
     fn invalidator(self) -> AccessId {
         if self.since().is_some() { NO_ACCESS } else { (self.0 >> 1) as AccessId }
+    }
+
+    /// The core of the invalidator, if there is one. A machine has fewer than 65,534 CPUs: see
+    /// `Directory::new`.
+    fn taker(self) -> Option<u16> {
+        (self.invalidator() != NO_ACCESS).then_some((self.0 >> 33) as u16)
     }
 }
 
@@ -141,6 +147,11 @@ impl Copies {
         self.held(core).invalidator()
     }
 
+    /// Returns the core whose access invalidated the copy of `core`, if one did.
+    pub(super) fn taker(&self, core: u32) -> Option<u16> {
+        self.held(core).taker()
+    }
+
     /// Returns the number of cores with a valid copy.
     pub(super) fn count_valid(&self) -> u32 {
         self.valid
@@ -175,7 +186,7 @@ impl Copies {
 
     /// `core` gets the only copy at `since`; `invalidator` invalidates all others.
     pub(super) fn take(&mut self, core: u32, since: u64, invalidator: AccessId) {
-        let (lost, got) = (Held::invalidated_by(invalidator), Held::valid(since));
+        let (lost, got) = (Held::invalidated_by(invalidator, core), Held::valid(since));
         match &mut self.known {
             Known::List(list) => {
                 let mut is_known = false;
@@ -222,6 +233,7 @@ mod tests {
         assert!(copies.valid().eq([3]) && matches!(copies.known, Known::Table(_)));
         assert_eq!((copies.since(3), copies.since(7)), (Some(500), None));
         assert_eq!((copies.invalidator(3), copies.invalidator(7), copies.invalidator(39)), (NO_ACCESS, 77, 77));
+        assert_eq!((copies.taker(3), copies.taker(7), copies.taker(39)), (None, Some(3), Some(3)));
     }
 
     #[test]

@@ -261,7 +261,7 @@ impl Directory {
             line.thread = NO_THREAD;
         }
         line.dirty |= request.kind.is_write();
-        let miss = Miss { distance: Distance::SameCore, dirty: false, invalidator: NO_ACCESS, level_3: false };
+        let miss = Miss::plain(Distance::SameCore, false);
         Grant { request, at, done, miss }
     }
 
@@ -272,7 +272,7 @@ impl Directory {
         let line = &self.lines[request.line as usize];
         let (home, level_3) = (u32::from(line.home), line.state() != State::Uncached);
         let latency = if level_3 { self.latencies.llc_read } else { self.latencies.memory(domain, home) };
-        let invalidator = if level_3 { self.invalidator(request.line, request.cpu) } else { NO_ACCESS };
+        let (invalidator, taker) = if level_3 { self.invalidated(request.line, core) } else { (NO_ACCESS, None) };
         let line = &mut self.lines[request.line as usize];
         let at = line.busy_until.max(request.time).max(now) + request.left_of(latency);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
@@ -293,7 +293,7 @@ impl Directory {
         let near = self.latencies.package_of(domain) == home;
         let memory = if near { Distance::Memory } else { Distance::RemoteMemory };
         let distance = if level_3 { Distance::SameLlc } else { memory };
-        Grant { request, at, done, miss: Miss { distance, dirty: false, invalidator, level_3 } }
+        Grant { request, at, done, miss: Miss { distance, dirty: false, invalidator, taker, level_3 } }
     }
 
     /// Another core owns the line, or several share it.
@@ -308,7 +308,7 @@ impl Directory {
             // The sibling's fill serves this request too.
             let at = since.max(request.time);
             self.fill(core, request.line);
-            let miss = Miss { distance: Distance::SameCore, dirty: false, invalidator: NO_ACCESS, level_3: false };
+            let miss = Miss::plain(Distance::SameCore, false);
             return (Outcome::Granted(Grant { request, at, done: at, miss }), None);
         }
         if line.busy_until > request.time || line.wanted {
@@ -402,10 +402,10 @@ impl Directory {
             // The core's own store got it while this request waited, and another core's load made
             // it shared.
             let at = since.max(now);
-            let miss = Miss { distance: Distance::SameCore, dirty: false, invalidator: NO_ACCESS, level_3: false };
+            let miss = Miss::plain(Distance::SameCore, false);
             return Grant { request, at, done: at, miss };
         }
-        let invalidator = copies.invalidator(core);
+        let (invalidator, taker) = (copies.invalidator(core), copies.taker(core));
         let (dirty, distance) = (line.dirty, self.distance_to_holder(request.line, core));
         let (at, done) = if request.kind == Kind::Load {
             let at = self.grant_load(&request, core, now, queued);
@@ -418,7 +418,7 @@ impl Directory {
             let line = &self.lines[request.line as usize];
             self.contended[line.contended as usize].queue.move_to(domain);
         }
-        Grant { request, at, done, miss: Miss { distance, dirty, invalidator, level_3: false } }
+        Grant { request, at, done, miss: Miss { distance, dirty, invalidator, taker, level_3: false } }
     }
 
     /// Returns when the line arrives, for a transfer of `handoff` that starts at `now`.
@@ -523,9 +523,13 @@ impl Directory {
     /// Returns the store or RMW that invalidated the copy of `line` in the core of `cpu`.
     #[must_use]
     pub fn invalidator(&self, line: u32, cpu: u32) -> AccessId {
-        let core = self.latencies.core_of(cpu);
+        self.invalidated(line, self.latencies.core_of(cpu)).0
+    }
+
+    /// The same of `core`, with the core of that store or RMW.
+    fn invalidated(&self, line: u32, core: u32) -> (AccessId, Option<u16>) {
         let contended = self.contended.get(self.lines[line as usize].contended as usize);
-        contended.map_or(NO_ACCESS, |contended| contended.copies.invalidator(core))
+        contended.map_or((NO_ACCESS, None), |Contended { copies, .. }| (copies.invalidator(core), copies.taker(core)))
     }
 }
 

@@ -207,6 +207,13 @@ pub struct Grant {
     pub miss: Miss,
 }
 
+impl Miss {
+    /// A copy at `distance` answered, and no store had invalidated this core's.
+    pub(crate) const fn plain(distance: Distance, level_3: bool) -> Self {
+        Self { distance, dirty: false, invalidator: NO_ACCESS, taker: None, level_3 }
+    }
+}
+
 /// Where a line came from, and why it was not there.
 #[derive(Clone, Copy, Debug)]
 pub struct Miss {
@@ -217,6 +224,8 @@ pub struct Miss {
     /// The store or RMW whose grant invalidated this core's copy; [`NO_ACCESS`] if it never had
     /// one.
     pub invalidator: AccessId,
+    /// The core of that store or RMW.
+    pub(crate) taker: Option<u16>,
     /// Whether an L3 had the line and no core: never when caches have no sizes.
     pub level_3: bool,
 }

@@ -341,7 +341,7 @@ impl Engine {
             return self.advance(done, part);
         }
         cpu.clock = done;
-        self.account[part] += done.min(to) - clock;
+        cpu.account[part] += done.min(to) - clock;
         self.records.hit(line, touch.site, touch.address(), touch.kind, cpu.operation);
     }
 

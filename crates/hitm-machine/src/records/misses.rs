@@ -161,12 +161,14 @@ impl MissRecords {
         sums
     }
 
-    /// The misses of an access of this kind, without their invalidators.
-    pub(super) fn missed(&self, record: u32, kind: Kind) -> Missed {
+    /// The misses of an access of this kind, without their invalidators, and the CPUs that missed,
+    /// 64 a word.
+    pub(super) fn missed(&self, record: u32, kind: Kind) -> (Missed, Vec<u64>) {
+        // A copy has no room to grow, and results are kept for long.
+        let copy = |sums: &Sums| (sums.missed.clone(), sums.cpus.clone());
         match self.records[record as usize - 1] {
-            Record::Many(sums) => self.sums[sums as usize].missed.clone(),
-            // A copy has no room to grow, and results are kept for long.
-            Record::Few { misses, count } => Self::sum(kind, &self.packed.of(misses)[..count as usize]).missed.clone(),
+            Record::Many(sums) => copy(&self.sums[sums as usize]),
+            Record::Few { misses, count } => copy(&Self::sum(kind, &self.packed.of(misses)[..count as usize])),
         }
     }
 }

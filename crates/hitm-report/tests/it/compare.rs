@@ -182,6 +182,7 @@ fn rich() -> (ResultFile, ResultFile) {
         unknown_processor: false,
         cost_table: "gnr".into(),
         model: [("other_package_ns".to_owned(), hop), ("clock_ghz".to_owned(), 3.2)].into(),
+        ..Machine::default()
     };
     let relative = |mut run: Run, value: f64, interval: f64| {
         (run.relative, run.relative_interval) = (Some(value), Some(interval));

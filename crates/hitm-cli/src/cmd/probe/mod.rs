@@ -22,6 +22,7 @@ use self::programs::What;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::campaign;
 use crate::cases::check_end;
+use crate::cmd::report as page;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -63,6 +64,9 @@ pub(crate) struct Probe {
     /// Write the results to this file, as JSON: see `hitm schema`.
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
+    /// Write the results to this file, as a page for a browser: see `hitm report`.
+    #[arg(long, value_name = "FILE", global = true)]
+    html: Option<PathBuf>,
     /// Accesses without progress after which the machine reports a livelock: for tests.
     #[arg(long, value_name = "N", hide = true, global = true)]
     livelock_after: Option<u64>,
@@ -85,8 +89,9 @@ impl Probe {
             check_end(Window { warm_up: self.time().scale(0.25), measured: self.time() })?;
         }
         let target = output::target("--json", self.json.as_deref())?;
+        let html = page::target(self.html.as_deref())?;
         let file = self.measure(&machines, &arbitrations);
-        report(file, target, |file| fitted(&render(file, width())))
+        report(file, target, html, |file| fitted(&render(file, width())))
     }
 
     /// Refuses options of other probes.

@@ -18,6 +18,7 @@ use super::quick;
 use crate::args::{CoherenceArg, HostArg, OutputArgs, refuse_natively};
 use crate::campaign;
 use crate::cases::CaseArgs;
+use crate::cmd::report as page;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::record::{self, LINES_KEPT, empty_file, functions, machine_of, pairs_per_unit, per_unit, share_of_busy};
@@ -40,7 +41,7 @@ pub(crate) struct SeriesArgs {
     /// with each other, so that the interval tells how far the comparison would differ with other
     /// seeds. It does not tell how far a longer stretch would: a figure that is to be told to
     /// others needs the whole run.
-    #[arg(long, conflicts_with_all = ["max_seeds", "roles", "lines", "layout", "json"])]
+    #[arg(long, conflicts_with_all = ["max_seeds", "roles", "lines", "layout", "json", "html"])]
     quick: bool,
     /// Add random seeds until the interval of `relative` is below one point, up to this number
     /// [default: as --seeds].
@@ -89,11 +90,12 @@ pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Resul
         return quick::run(&series.cases, program, &setting, mitigations, &machines, &arbitrations);
     }
     let target = output::target("--json", series.output.json.as_deref())?;
+    let html = page::target(series.output.html.as_deref())?;
     let file = match series.host {
         HostArg::Simulated => series.simulate(program, &setting, &mitigations, &machines, &arbitrations),
         HostArg::Native => native::run(&series.native_cases(program, &setting, &mitigations, &topologies)),
     };
-    record::report(file, target, |file| series.report(program, file))
+    record::report(file, target, html, |file| series.report(program, file))
 }
 
 /// The only simulated run of a command line.
@@ -403,6 +405,7 @@ impl SeriesArgs {
             coherence: case.coherence.name().to_owned(),
             seed: self.cases.seed(),
             seeds: outcome.seeds.clone(),
+            by_seed: by_seed(case, outcome),
             wall_seconds: outcome.wall_seconds,
             metric: case.workload.metric(metric),
             published: case.workload.published(&case.topology, &case.mitigation),
@@ -436,6 +439,13 @@ impl Group {
         let means = runs.filter_map(|(case, outcome)| Some(mean(case, outcome.as_ref()?)));
         means.map(|mean| ratio(mean, baseline).interval).fold(0.0, f64::max)
     }
+}
+
+/// Returns the figure of merit of each random seed. Latencies are of all seeds together.
+fn by_seed(case: &Case, outcome: &Outcome) -> Vec<f64> {
+    let has_own = outcome.latencies.is_empty() && outcome.batches.len() == outcome.seeds.len();
+    let own = |batches: &Vec<f64>| case.workload.mean(std::slice::from_ref(batches), &[]).value;
+    outcome.batches.iter().filter(|_| has_own).map(own).collect()
 }
 
 /// Returns the figure of merit of `case`, over all batches of all random seeds.

@@ -11,6 +11,7 @@ use clap::Args;
 use hitm_machine::Clock;
 use hitm_memory::Span;
 use hitm_report::job::Job;
+use hitm_report::html::Document;
 use hitm_report::plot::Plot;
 use hitm_report::relative::relative;
 use hitm_report::statistics::mean_of_batches;
@@ -25,6 +26,7 @@ use crate::args::HostArg;
 use crate::campaign;
 use crate::cases::CaseArgs;
 use crate::cmd::job;
+use crate::cmd::report as page;
 use crate::failure::Failure;
 use crate::output::{self, Target};
 use crate::progress::Progress;
@@ -71,6 +73,9 @@ struct SweepArgs {
     /// Write the points to this file as JSON: see `hitm schema sweep`.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the points to this file, as a page for a browser: see `hitm report`.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Draw the curves into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -159,6 +164,7 @@ impl SweepArgs {
         // running sweep.
         let csv = output::target("--csv", self.csv.as_deref())?;
         let json = output::target("--json", self.json.as_deref())?;
+        let html = page::target(self.html.as_deref())?;
         let plot = output::target("--plot", self.plot.as_deref())?;
         let emitted = output::target("--emit-jobs", self.emit_jobs.as_deref())?;
         let (runs, failed) = if emitted.is_some() || self.results.is_some() {
@@ -183,6 +189,7 @@ impl SweepArgs {
             print(&fitted(&sweep.render(width()))),
             csv.map_or(Ok(()), |target| target.write(&sweep.csv())),
             json.map_or(Ok(()), |target| target.write(&sweep.json())),
+            page::write(html, || vec![("this sweep".to_owned(), Document::Sweep(Box::new(sweep.clone())))]),
             self.write_plot(plot, &sweep.plot()),
         ];
         written.into_iter().collect::<Result<(), Failure>>()?;

@@ -332,7 +332,7 @@ impl Directory {
         // Others' copies may have fallen to the same place: it stays there too.
         self.caches.as_mut()?.level_3_mut(self.latencies.domain_of(core)).touch(request.line);
         self.fill(core, request.line);
-        let miss = Miss { distance: Distance::SameLlc, dirty: false, invalidator: NO_ACCESS, level_3: true };
+        let miss = Miss::plain(Distance::SameLlc, true);
         Some(Grant { request, at, done: at, miss })
     }
 }

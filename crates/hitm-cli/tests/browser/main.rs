@@ -1,0 +1,223 @@
+//! The pages that `hitm report` and `--html` write, in a real browser: every view opens, nothing is
+//! complained of, keys work, and an accessibility checker finds nothing.
+//!
+//! Without a browser the tests are skipped and say so; in CI they fail then. The checker is
+//! axe-core, fetched by npm when the test runs: its licence is the MPL, so it is not kept here.
+//! `HITM_SCREENSHOTS=FOLDER` keeps a picture of each view there.
+#![cfg(unix)]
+
+mod driver;
+mod files;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use self::driver::{Browser, browser};
+
+/// The checker, in the version that was tried.
+const CHECKER: &str = "axe-core@4.14.1";
+
+/// The views, as an address has them, with a word that each has.
+const VIEWS: [(&str, &str); 6] = [
+    ("summary", "Where the time goes"),
+    ("line", "Who invalidates whom"),
+    ("object", "Layout"),
+    ("machine", "Package 0"),
+    ("sweep", "over the baseline"),
+    ("compare", "By field"),
+];
+
+/// Says that a test is skipped. The harness counts it as passed, and captures only what `println`
+/// prints.
+fn skip(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{why}, and CI has to have it");
+    // Nothing can be done when stderr is closed.
+    _ = writeln!(io::stderr(), "skipped: {why}");
+}
+
+/// Starts the browser of this machine.
+fn started() -> Option<Browser> {
+    let found = browser();
+    if found.is_none() {
+        skip("no chromium: pages are not opened");
+    }
+    found.map(Browser::start)
+}
+
+/// Runs `hitm` in a folder.
+fn hitm(folder: &Path, words: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hitm"));
+    command.args(words.split_whitespace()).current_dir(folder).env("HITM_CACHE", "").stdin(Stdio::null());
+    let output = command.output().expect("the binary was built");
+    assert!(output.status.success(), "hitm {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Returns the checker's source; `None` where it cannot be fetched.
+fn checker() -> Option<String> {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("axe");
+    let source = folder.join("node_modules/axe-core/axe.min.js");
+    if !source.exists() {
+        let install = ["install", "--prefix", folder.to_str()?, "--no-audit", "--no-fund", "--ignore-scripts", CHECKER];
+        _ = Command::new("npm").args(install).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+    let found = fs::read_to_string(source).ok();
+    if found.is_none() {
+        skip("npm cannot fetch axe-core: accessibility is not checked");
+    }
+    found
+}
+
+/// Returns what the checker finds in the page, in words.
+fn violations(browser: &mut Browser, checker: &str) -> Vec<String> {
+    browser.evaluate(&format!("{checker}; null"));
+    let found = browser.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((all) => all.violations)");
+    let words = |one: &Value| {
+        let nodes = one["nodes"].as_array().into_iter().flatten().take(3);
+        format!("{}: {}", one["id"], nodes.map(|node| node["html"].to_string()).collect::<Vec<_>>().join(", "))
+    };
+    found.as_array().into_iter().flatten().map(words).collect()
+}
+
+fn text(browser: &mut Browser) -> String {
+    browser.evaluate("document.body.innerText").as_str().unwrap_or_default().to_owned()
+}
+
+/// Keeps a picture where the environment says so.
+fn keep(browser: &mut Browser, name: &str) {
+    let Some(folder) = std::env::var_os("HITM_SCREENSHOTS") else { return };
+    let mut decode = Command::new("base64").arg("-d").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("base64");
+    let picture = browser.picture();
+    let mut to = decode.stdin.take().expect("piped");
+    let writing = std::thread::spawn(move || to.write_all(picture.as_bytes()));
+    let output = decode.wait_with_output().expect("base64 ends");
+    writing.join().expect("no panic").expect("base64 reads");
+    fs::write(PathBuf::from(folder).join(format!("{name}.png")), output.stdout).expect("a folder for pictures");
+}
+
+/// The page of a run of ffmpeg with a sweep beside it: every view has something to show.
+fn whole_page(folder: &Path) -> PathBuf {
+    let quick = "ffmpeg --burst-factor 0.0624 --seeds 1 --duration 1ms --warm-up 200us";
+    hitm(folder, &format!("run {quick} --cpus 48 --mitigation baseline,root-domain-reordered,all --json run.json --html run.html"));
+    hitm(folder, &format!("sweep {quick} --cpus 4,8,16 --mitigation baseline,all --json sweep.json"));
+    hitm(folder, "report run.json sweep.json -o page.html");
+    folder.join("page.html")
+}
+
+#[test]
+fn every_view_opens_and_passes_the_checker() {
+    let Some(mut browser) = started() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = whole_page(folder.path());
+    let checker = checker();
+    let begin = Instant::now();
+    browser.open(&page, "");
+    println!("{} KB open in {:?}", fs::metadata(&page).expect("the page").len() / 1024, begin.elapsed());
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (420, "light")] {
+        browser.show(width, scheme);
+        for (view, has) in VIEWS {
+            browser.evaluate(&format!("location.hash = '#/{view}/0'; new Promise((done) => setTimeout(done, 50))"));
+            assert!(text(&mut browser).contains(has), "{view} lacks `{has}`:\n{}", text(&mut browser));
+            if let Some(checker) = checker.as_ref().filter(|_| width == 1280) {
+                assert_eq!(violations(&mut browser, checker), [""; 0], "{view}, {scheme}");
+            }
+            let wide = browser.evaluate("document.documentElement.scrollWidth - innerWidth");
+            assert!(wide.as_i64() <= Some(0), "{view} is {wide} pixels wider than a window of {width}");
+            keep(&mut browser, &format!("{view}-{scheme}-{width}"));
+        }
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn keys_reach_every_view_and_line() {
+    let Some(mut browser) = started() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = whole_page(folder.path());
+    browser.open(&page, "");
+    let current = |browser: &mut Browser| browser.evaluate("document.querySelector('[aria-current]').textContent");
+    for (key, view) in [("2", "Lines"), ("3", "Objects"), ("4", "Machine"), ("5", "Curves"), ("6", "Compare"), ("1", "Summary")] {
+        browser.press(key);
+        assert_eq!(current(&mut browser), view, "key {key}");
+    }
+    // By Tab and Enter alone: behind the link to the content are the links to the views.
+    browser.evaluate("document.activeElement.blur()");
+    browser.open(&page, "");
+    for _ in 0..3 {
+        browser.press("Tab");
+    }
+    browser.press("Enter");
+    assert_eq!(current(&mut browser), "Lines");
+    let title = |browser: &mut Browser| browser.evaluate("document.querySelector('.detail h2').textContent");
+    let first = title(&mut browser);
+    browser.press("]");
+    let second = title(&mut browser);
+    assert_ne!(first, second, "`]` goes to the next line");
+    browser.press("[");
+    assert_eq!(title(&mut browser), first);
+    browser.evaluate("document.querySelector('.list').focus()");
+    browser.press("ArrowDown");
+    assert_eq!(title(&mut browser), second);
+    browser.press("End");
+    let chosen = browser.evaluate("document.querySelector('[aria-selected=true]').getAttribute('aria-posinset') === document.querySelector('[aria-selected=true]').getAttribute('aria-setsize')");
+    assert_eq!(chosen, true, "the last one is chosen, and in the page");
+    browser.press("/");
+    assert_eq!(browser.evaluate("document.activeElement.type"), "search");
+    browser.press("Escape");
+    browser.press("?");
+    assert_eq!(browser.evaluate("document.querySelector('dialog').open"), true);
+    browser.press("Escape");
+    assert_eq!(browser.evaluate("document.querySelector('dialog')"), Value::Null);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn every_view_says_something_of_unusual_files() {
+    let Some(mut browser) = started() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, file) in files::unusual() {
+        let path = folder.path().join(format!("{name}.json"));
+        fs::write(&path, file.to_string()).expect("a file");
+        hitm(folder.path(), &format!("report {name}.json"));
+        browser.open(&path.with_extension("html"), "");
+        for (view, _) in VIEWS {
+            browser.evaluate(&format!("location.hash = '#/{view}/0'; new Promise((done) => setTimeout(done, 30))"));
+            let main = browser.evaluate("document.querySelector('main').innerText");
+            assert!(main.as_str().is_some_and(|text| text.len() > 30), "{name}, {view}: {main}");
+            assert!(!text(&mut browser).contains("NaN"), "{name}, {view}: {}", text(&mut browser));
+            assert!(!text(&mut browser).contains("undefined"), "{name}, {view}: {}", text(&mut browser));
+        }
+        let strange = browser.evaluate("document.querySelectorAll('img, iframe, object, embed, script').length");
+        assert_eq!(strange, 2, "{name}: only the page's own two scripts");
+        assert_eq!(browser.evaluate("window.ran ?? null"), Value::Null, "{name}: a name was run");
+        assert_eq!(browser.complaints(), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn thousands_of_lines_stay_fluid() {
+    let Some(mut browser) = started() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("many.json"), files::many(20_000).to_string()).expect("a file");
+    hitm(folder.path(), "report many.json");
+    browser.open(&folder.path().join("many.html"), "/line/0/0");
+    let rows = |browser: &mut Browser| browser.evaluate("document.querySelectorAll('[role=option]').length");
+    assert!(rows(&mut browser).as_u64() < Some(80), "only rows in sight are in the page");
+    browser.evaluate("document.querySelector('.list').focus()");
+    let slowest = browser.evaluate(
+        "(async () => { let slowest = 0; const list = document.querySelector('.list');
+           for (let at = 0; at < 30; at += 1) { const begin = performance.now();
+             list.scrollTop = at * 20000; await new Promise(requestAnimationFrame); slowest = Math.max(slowest, performance.now() - begin); }
+           return slowest; })()",
+    );
+    // A frame of a busy machine; a list that is drawn whole takes seconds.
+    assert!(slowest.as_f64() < Some(500.0), "a step of the list took {slowest} ms");
+    browser.press("End");
+    let last = browser.evaluate("document.querySelector('[aria-selected=true]').textContent");
+    assert!(last.as_str().is_some_and(|text| text.starts_with("object 19999")), "{last}");
+    assert_eq!(browser.complaints(), [""; 0]);
+}

@@ -1,0 +1,201 @@
+//! Results as one HTML file that needs no network: the page's style and script, and the data.
+//!
+//! The data are the result files themselves, [packed](pack), in a script element that no browser
+//! runs. Names in them may be hostile. So the script builds the page from text nodes only, and the
+//! page's policy lets the browser run nothing but the one script whose digest it has.
+//!
+//! The parts of the page are in `page/`: `page.html` is the frame, `page.css` the style, and each
+//! view is one file of the script.
+
+mod pack;
+
+use std::fmt::Write as _;
+
+use minijinja::{AutoEscape, Environment, context};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::columns::short;
+use crate::result::{Line, ReadError, ResultFile};
+use crate::sweep::{self, Sweep};
+
+/// What a page shows.
+#[derive(Clone, Debug)]
+pub enum Document {
+    /// Runs.
+    Result(Box<ResultFile>),
+    /// A scaling curve.
+    Sweep(Box<Sweep>),
+}
+
+impl Document {
+    /// Reads what `--json` wrote: a result file or a sweep.
+    ///
+    /// # Errors
+    /// When the text is neither.
+    pub fn read(text: &str) -> Result<Self, ReadError> {
+        let value: Value = serde_json::from_str(text).map_err(ReadError::NoJson)?;
+        if value.get("schema").and_then(Value::as_str) == Some(sweep::SCHEMA) {
+            return serde_json::from_value(value).map(|sweep| Self::Sweep(Box::new(sweep))).map_err(ReadError::Form);
+        }
+        ResultFile::read(text).map(|file| Self::Result(Box::new(file)))
+    }
+}
+
+/// The frame.
+const FRAME: &str = include_str!("page/page.html");
+
+/// The style.
+const STYLE: &str = include_str!("page/page.css");
+
+/// The script, in the order of its parts: each uses those before it.
+const SCRIPT: [&str; 12] = [
+    include_str!("page/dom.js"),
+    include_str!("page/data.js"),
+    include_str!("page/layout.js"),
+    include_str!("page/list.js"),
+    include_str!("page/plot.js"),
+    include_str!("page/summary.js"),
+    include_str!("page/line.js"),
+    include_str!("page/object.js"),
+    include_str!("page/machine.js"),
+    include_str!("page/sweep.js"),
+    include_str!("page/compare.js"),
+    include_str!("page/main.js"),
+];
+
+/// What is shown of the invalidators of a place. Most of a large file would be invalidators that
+/// are hardly ever one.
+const SHARE_SHOWN: f64 = 0.97;
+const INVALIDATORS_SHOWN: usize = 12;
+
+/// Lines of a run that are shown where no script runs.
+const LINES_WITHOUT_SCRIPT: usize = 10;
+
+/// Returns the page of documents, each with the name of its file.
+///
+/// # Panics
+/// Never: the frame is a part of this crate, and its test renders it.
+#[must_use]
+pub fn page(documents: &[(String, Document)]) -> String {
+    let script = format!("\n(() => {{\n'use strict';\n{}}})();\n", SCRIPT.concat());
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("page.html", FRAME).expect("the frame is a template");
+    let values = context! {
+        title => title(documents),
+        style => STYLE,
+        style_digest => digest(STYLE),
+        script_digest => digest(&script),
+        script => script,
+        data => data(documents),
+        rows => rows(documents),
+    };
+    let frame = environment.get_template("page.html").expect("it was added");
+    frame.render(values).expect("every value of the frame is given")
+}
+
+/// Returns the digest by which a policy names a text.
+fn digest(text: &str) -> String {
+    format!("sha256-{}", base64(&Sha256::digest(text.as_bytes())))
+}
+
+/// Returns bytes in base 64.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |word, &byte| word << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= chunk.len() { digit as char } else { '=' });
+        }
+    }
+    text
+}
+
+/// Returns what the browser shows as the page's name.
+fn title(documents: &[(String, Document)]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for (_, document) in documents {
+        let workloads: Vec<&str> = match document {
+            Document::Result(file) => file.runs.iter().map(|run| run.workload.as_str()).collect(),
+            Document::Sweep(sweep) => vec![&sweep.workload],
+        };
+        names.extend(workloads);
+    }
+    names.dedup();
+    match names.as_slice() {
+        [] => "hitm report".to_owned(),
+        [one] => format!("{one}: hitm report"),
+        [one, others @ ..] => format!("{one} and {} more: hitm report", others.len()),
+    }
+}
+
+/// Returns a result file with what the page shows of invalidators: those of places, the most
+/// frequent first, until they make [`SHARE_SHOWN`] or are [`INVALIDATORS_SHOWN`].
+fn shown(file: &ResultFile) -> ResultFile {
+    let mut file = file.clone();
+    for field in file.runs.iter_mut().flat_map(|run| &mut run.lines).flat_map(|line| &mut line.fields) {
+        field.invalidated_by.clear();
+        for site in &mut field.sites {
+            let mut share = 0.0;
+            let most = site.invalidated_by.iter().take(INVALIDATORS_SHOWN).take_while(|by| {
+                let is_shown = share < SHARE_SHOWN;
+                share += by.share;
+                is_shown
+            });
+            site.invalidated_by.truncate(most.count());
+        }
+    }
+    file
+}
+
+/// Returns the packed data, as text that may stand in a script element: it has no `<`, and no
+/// character that ends a line of a script.
+fn data(documents: &[(String, Document)]) -> String {
+    let file = |(name, document): &(String, Document)| {
+        let (kind, value) = match document {
+            Document::Result(file) => ("result", serde_json::to_value(shown(file))),
+            Document::Sweep(sweep) => ("sweep", serde_json::to_value(sweep)),
+        };
+        let value = value.expect("every key is a string");
+        Value::Object([("name".to_owned(), Value::from(name.as_str())), (kind.to_owned(), value)].into_iter().collect())
+    };
+    let text = pack::pack(&Value::Array(documents.iter().map(file).collect())).to_string();
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            // Outside of strings JSON has none of these, and in a string this form means the same.
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                write!(safe, "\\u{:04x}", u32::from(character)).expect("a string");
+            }
+            character => safe.push(character),
+        }
+    }
+    safe
+}
+
+/// Returns the hottest lines of the first run of each file, for a browser that runs no script: run,
+/// line, waits, misses.
+fn rows(documents: &[(String, Document)]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for (_, document) in documents {
+        let Document::Result(file) = document else { continue };
+        let Some(run) = file.runs.first() else { continue };
+        let waited = run.waited().max(f64::MIN_POSITIVE);
+        let row = |line: &Line| {
+            vec![
+                format!("{}, {}", run.workload, run.mitigation),
+                format!("{}, {}", line.name(), line.line),
+                format!("{:.1} %", 100.0 * line.waited() / waited),
+                short(line.misses as f64),
+            ]
+        };
+        rows.extend(run.lines.iter().take(LINES_WITHOUT_SCRIPT).map(row));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests;
