@@ -57,16 +57,16 @@ impl Target {
         Ok(target)
     }
 
-    /// Writes results as text: all of it or nothing. When the place has become unwritable, the
-    /// text goes to the folder for temporary files, and the error says where it is.
+    /// Writes results, as text or as bytes: all of it or nothing. When the place has become
+    /// unwritable, they go to the folder for temporary files, and the error says where they are.
     ///
     /// # Errors
     /// When it cannot be written where it should be.
-    pub(crate) fn write(self, results: &str) -> Result<(), Failure> {
+    pub(crate) fn write(self, results: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Failure> {
         let written = if self.is_replaced {
             self.replace(results)
         } else {
-            File::options().write(true).open(&self.path).and_then(|mut file| file.write_all(results.as_bytes()))
+            File::options().write(true).open(&self.path).and_then(|mut file| file.write_all(results.as_ref()))
         };
         written.map_err(|error| match self.rescue(results) {
             Ok(rescued) => Failure::new(format!(
@@ -84,10 +84,10 @@ impl Target {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(crate) fn replace(&self, results: &str) -> io::Result<()> {
+    pub(crate) fn replace(&self, results: &(impl AsRef<[u8]> + ?Sized)) -> io::Result<()> {
         let _whole = interrupt::hold();
         let mut beside = self.beside()?;
-        beside.write_all(results.as_bytes())?;
+        beside.write_all(results.as_ref())?;
         beside.as_file().sync_all()?;
         beside.persist(&self.path).map_err(|error| error.error)?;
         Ok(())
@@ -115,12 +115,12 @@ impl Target {
     }
 
     /// Keeps results that cannot be written in their place.
-    fn rescue(&self, results: &str) -> io::Result<PathBuf> {
+    fn rescue(&self, results: &(impl AsRef<[u8]> + ?Sized)) -> io::Result<PathBuf> {
         let mut name = self.path.file_stem().unwrap_or_default().to_owned();
         name.push("-");
         let suffix = self.path.extension().map(|extension| format!(".{}", extension.display()));
         let mut file = Builder::new().prefix(&name).suffix(&suffix.unwrap_or_default()).tempfile()?;
-        file.write_all(results.as_bytes())?;
+        file.write_all(results.as_ref())?;
         let (_, path) = file.keep().map_err(|error| error.error)?;
         Ok(path)
     }

@@ -13,8 +13,8 @@ use hitm_report::sweep_state::{Finished, Key};
 use hitm_sched::{Conservation, Count};
 use hitm_topology::{Scope, Topology};
 
-use crate::cmd::report as page;
 use crate::args::{CoherenceArg, HostArg};
+use crate::cmd::report as page;
 use crate::failure::Failure;
 use crate::output::Target;
 use crate::simulate::{Case, Outcome};

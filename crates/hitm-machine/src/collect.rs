@@ -44,10 +44,10 @@ impl Results {
             names.begin_line(line);
             let mut told = Vec::with_capacity(if has_missed { accesses.len() } else { 0 });
             for access in &accesses {
-                let missed = engine.records.missed(access).map(|(missed, cpus)| Missed {
-                    cpus_by_part: by_part(engine, &cpus),
-                    ..missed
-                });
+                let missed = engine
+                    .records
+                    .missed(access)
+                    .map(|(missed, cpus)| Missed { cpus_by_part: by_part(engine, &cpus), ..missed });
                 let misses = missed.as_ref().map_or_else(Misses::default, |missed| missed.misses);
                 totals.add(access.by.kind, access.hits, &misses);
                 if misses.kernel_wait > 0 {

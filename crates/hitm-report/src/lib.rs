@@ -24,6 +24,8 @@ pub mod load;
 pub mod loads;
 pub mod measured;
 pub mod messaging;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub mod plot;
 pub mod probe;
 pub mod published;
@@ -37,6 +39,7 @@ pub mod statistics;
 pub mod summary;
 pub mod sweep;
 pub mod sweep_state;
+pub mod tables;
 pub mod this_machine;
 pub mod validation;
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
 
-use hitm_machine::{AccessResult, Distance, Exchange, Exchanged, Hitm, Invalidation, Kind, LineResult, Misses, Place, Results};
+use hitm_machine::{
+    AccessResult, Distance, Exchange, Exchanged, Hitm, Invalidation, Kind, LineResult, Misses, Place, Results,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

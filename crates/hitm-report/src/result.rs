@@ -456,14 +456,15 @@ pub struct Role {
 
 /// Returns kernel time and idle time over all time, to a ten-thousandth.
 fn shares(account: &Account) -> (f64, f64) {
-    let sum = |is_it: fn(Part) -> bool| Part::ALL.into_iter().filter(|&part| is_it(part)).map(|part| account[part]).sum();
+    let sum =
+        |is_it: fn(Part) -> bool| Part::ALL.into_iter().filter(|&part| is_it(part)).map(|part| account[part]).sum();
     let all: u64 = sum(|_| true);
     let share = |time: u64| (1e4 * time as f64 / all.max(1) as f64).round() / 1e4;
     (share(sum(Part::is_kernel)), share(account[Part::Idle]))
 }
 
 /// Reads `null`, which JSON has in place of not-a-number.
-fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+pub(crate) fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::columns::{Align, Columns};
 use crate::json::json_text;
 use crate::plot::{Plot, Series};
-use crate::result::{Machine, Metric};
+use crate::result::{Machine, Metric, number_or_null};
 
 /// The form's name and number.
 pub const SCHEMA: &str = "hitm-sweep/1";
@@ -63,10 +63,16 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_interval: Option<f64>,
     /// Kernel time over time that was not idle.
+    #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub kernel_share: f64,
     /// Idle time over all time.
+    #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub idle_share: f64,
-    /// Accesses that missed, per unit of the metric.
+    /// Accesses that missed, per unit of the metric; null where no unit was completed.
+    #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub misses: f64,
 }
 

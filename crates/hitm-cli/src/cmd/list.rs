@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::terminal::{fitted, width};
 use crate::{Hitm, print};
 
-/// List workloads, machines, mitigations or objects.
+/// List workloads, machines, mitigations, objects or tables.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  hitm list machines\n  hitm list mitigations")]
 pub(crate) struct List {
@@ -27,6 +27,8 @@ enum What {
     Mitigations,
     /// Objects whose layout can be shown.
     Objects,
+    /// Tables that `hitm report` writes, and their columns.
+    Tables,
 }
 
 impl List {
@@ -48,6 +50,7 @@ impl List {
                 )
             }
             What::Objects => described(&LAYOUTS),
+            What::Tables => hitm_report::tables::describe(width()),
             What::Machines => {
                 let presets = hitm_topology::presets::all().iter();
                 let rows: Vec<(&str, &str)> = presets.map(|preset| (preset.name(), preset.description())).collect();

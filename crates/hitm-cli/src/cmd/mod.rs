@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Sweep(sweep::Sweep),
     /// Make one run from its specification, on any host with the same result.
     Job(job::JobArgs),
-    /// List workloads, machines, mitigations and objects.
+    /// List workloads, machines, mitigations, objects and tables.
     List(list::List),
     /// Show the contended lines of a result file.
     C2c(c2c::C2c),

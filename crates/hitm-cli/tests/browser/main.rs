@@ -90,7 +90,8 @@ fn text(browser: &mut Browser) -> String {
 /// Keeps a picture where the environment says so.
 fn keep(browser: &mut Browser, name: &str) {
     let Some(folder) = std::env::var_os("HITM_SCREENSHOTS") else { return };
-    let mut decode = Command::new("base64").arg("-d").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("base64");
+    let mut decode =
+        Command::new("base64").arg("-d").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("base64");
     let picture = browser.picture();
     let mut to = decode.stdin.take().expect("piped");
     let writing = std::thread::spawn(move || to.write_all(picture.as_bytes()));
@@ -101,9 +102,14 @@ fn keep(browser: &mut Browser, name: &str) {
 
 /// The page of a run of ffmpeg with a sweep beside it: every view has something to show.
 fn whole_page(folder: &Path) -> PathBuf {
-    let quick = "ffmpeg --burst-factor 0.0624 --seeds 1 --duration 1ms --warm-up 200us";
-    hitm(folder, &format!("run {quick} --cpus 48 --mitigation baseline,root-domain-reordered,all --json run.json --html run.html"));
-    hitm(folder, &format!("sweep {quick} --cpus 4,8,16 --mitigation baseline,all --json sweep.json"));
+    let quick = "ffmpeg --burst-factor 0.0624 --seeds 1 --duration 4ms --warm-up 1ms";
+    hitm(
+        folder,
+        &format!(
+            "run {quick} --cpus 48 --mitigation baseline,root-domain-reordered,all --json run.json --html run.html"
+        ),
+    );
+    hitm(folder, &format!("sweep {quick} --cpus 8,16,32 --mitigation baseline,all --json sweep.json"));
     hitm(folder, "report run.json sweep.json -o page.html");
     folder.join("page.html")
 }
@@ -140,7 +146,9 @@ fn keys_reach_every_view_and_line() {
     let page = whole_page(folder.path());
     browser.open(&page, "");
     let current = |browser: &mut Browser| browser.evaluate("document.querySelector('[aria-current]').textContent");
-    for (key, view) in [("2", "Lines"), ("3", "Objects"), ("4", "Machine"), ("5", "Curves"), ("6", "Compare"), ("1", "Summary")] {
+    for (key, view) in
+        [("2", "Lines"), ("3", "Objects"), ("4", "Machine"), ("5", "Curves"), ("6", "Compare"), ("1", "Summary")]
+    {
         browser.press(key);
         assert_eq!(current(&mut browser), view, "key {key}");
     }

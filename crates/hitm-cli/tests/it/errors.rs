@@ -10,7 +10,7 @@ fn commands() {
     check(
         "",
         expect![[r#"
-            hitm: `hitm`: a command is missing after it, one of `run`, `exec`, `cc`, `c++`, `cargo`, `sweep`, `job`, `list`, `c2c`, `compare`, `check`, `watch`, `validate`, `layout`, `schema`, `completions`, `man`; `hitm --help` shows what there is
+            hitm: `hitm`: a command is missing after it, one of `run`, `exec`, `cc`, `c++`, `cargo`, `sweep`, `job`, `list`, `c2c`, `report`, `compare`, `check`, `watch`, `validate`, `layout`, `schema`, `completions`, `man`; `hitm --help` shows what there is
         "#]],
     );
     check(
@@ -58,8 +58,8 @@ fn commands() {
     check(
         "list machine",
         expect![[r#"
-        hitm: invalid value 'machine' for '<WHAT>' [possible values: workloads, machines, mitigations, objects]; a similar value exists: 'machines'; `hitm list --help` shows what there is
-    "#]],
+            hitm: invalid value 'machine' for '<WHAT>' [possible values: workloads, machines, mitigations, objects, tables]; a similar value exists: 'machines'; `hitm list --help` shows what there is
+        "#]],
     );
     check(
         "list machines mitigations",

@@ -209,8 +209,8 @@ mod tests {
             let mut expect = Sums::default();
             (0..times).for_each(|index| expect.add(Kind::Store, &note(index)));
             let text = |missed: &Missed| format!("{missed:?}");
-            assert_eq!(text(&records.missed(record, Kind::Store)), text(&expect.missed), "{times} misses");
-            assert_eq!(records.missed(long, Kind::Store).misses.wait, 1 << 48);
+            assert_eq!(text(&records.missed(record, Kind::Store).0), text(&expect.missed), "{times} misses");
+            assert_eq!(records.missed(long, Kind::Store).0.misses.wait, 1 << 48);
             assert_eq!(records.sums.len(), 1 + usize::from(times > FEW));
         }
     }

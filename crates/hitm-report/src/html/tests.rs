@@ -1,3 +1,5 @@
+//! What a page must hold whatever a file has in it.
+
 use serde_json::Value;
 
 use super::*;

@@ -49,7 +49,7 @@ function show() {
   main.replaceChildren(place);
   keys = {};
   if (!at.run && !at.view.alone) {
-    place.append(el('h2', null, at.view.name), missing(sweeps.length ? 'These files have curves and no runs: see Curves.' : 'The file has no runs.', ' '));
+    place.append(el('h2', null, at.view.name), missing(sweeps.length ? 'These files have curves and no runs: see Curves.' : 'The file has no runs: the command was interrupted, or every run failed.'));
     const failures = files.flatMap((file) => file.result?.failures ?? []);
     if (failures.length) place.append(el('h3', null, 'Runs without a result'), el('ul', null, failures.map((failure) => el('li', null, failure))));
     return;
