@@ -153,6 +153,16 @@ pub use hitm_macros::test;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// Compiles and runs the examples of the guide as tests.
+#[cfg(all(doctest, feature = "io"))]
+#[doc = include_str!("../../../docs/runtime.md")]
+struct Guide;
+
+/// Compiles and runs the examples of the page on Tokio as tests.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../../../docs/from-tokio.md")]
+struct FromTokio;
+
 /// The functions of this crate, for reports of the simulated machine.
 #[doc(hidden)]
 pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

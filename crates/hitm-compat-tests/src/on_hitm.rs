@@ -1,0 +1,116 @@
+//! The service on `hitm`: hyper over the runtime's own sockets; a group and a priority per tenant,
+//! and a deadline per critical request.
+
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hitm::compat::hyper::{HyperIo, HyperTimer};
+use hitm::net::{TcpListener, TcpStream};
+use hitm::{Group, Handle, NativeRuntime, Priority, SpawnOptions};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+
+use crate::load::Addresses;
+use crate::work;
+
+/// The service. Dropping it ends it.
+#[derive(Debug)]
+pub struct Service {
+    runtime: NativeRuntime,
+    /// Where the tenants listen.
+    pub addresses: Addresses,
+    /// The group of the batch tenant.
+    pub batch: Group,
+}
+
+impl Service {
+    /// Starts the service on so many CPUs.
+    ///
+    /// # Errors
+    /// When a socket cannot be made.
+    ///
+    /// # Panics
+    /// When the runtime cannot be made.
+    pub fn start(cpus: usize) -> io::Result<Self> {
+        let runtime = NativeRuntime::builder().cpus(cpus).metrics().build().unwrap_or_else(|error| panic!("{error}"));
+        let handle = runtime.handle();
+        let (critical, batch) = (handle.group("critical"), handle.group("batch"));
+        let urgent = SpawnOptions::from(Priority::fifo(50)).within(&critical);
+        let fair = SpawnOptions::from(Priority::fair(0)).within(&batch);
+        let addresses = Addresses {
+            critical: listen(handle, urgent.named("critical"), serve_critical)?,
+            batch: listen(handle, fair.named("batch"), serve_batch)?,
+        };
+        Ok(Self { runtime, addresses, batch })
+    }
+
+    /// Returns the runtime's handle.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        self.runtime.handle()
+    }
+}
+
+/// Accepts connections of a tenant; each is served by a task with the tenant's options.
+fn listen<F>(
+    handle: &Handle,
+    options: SpawnOptions,
+    serve: fn(Request<Incoming>) -> F,
+) -> io::Result<std::net::SocketAddr>
+where
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
+    let _entered = handle.enter();
+    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    let address = listener.local_addr()?;
+    let connection = options.clone();
+    hitm::spawn_with(options, async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _peer)) => drop(hitm::spawn_with(connection.clone(), serve_connection(stream, serve))),
+                // Too many open files, for example: connections that end make room.
+                Err(_) => hitm::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    });
+    Ok(address)
+}
+
+async fn serve_connection<F>(stream: TcpStream, serve: fn(Request<Incoming>) -> F)
+where
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
+    let _without_it_answers_are_late = stream.set_nodelay(true);
+    let answer = service_fn(move |request| async move { Ok::<_, Infallible>(serve(request).await) });
+    let mut server = http1::Builder::new();
+    server.timer(HyperTimer::new(&Handle::current()));
+    // A client that leaves is no error of the service.
+    let _left = server.serve_connection(HyperIo::new(stream), answer).await;
+}
+
+async fn serve_critical(request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let answer = async {
+        if request.uri().path() == "/slow" {
+            hitm::sleep(4 * work::DEADLINE).await;
+        }
+        work::compute(work::CRITICAL);
+    };
+    match hitm::timeout(work::DEADLINE, answer).await {
+        Ok(()) => Response::new(Full::from("done")),
+        Err(elapsed) => {
+            let mut late = Response::new(Full::from(elapsed.to_string()));
+            *late.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            late
+        }
+    }
+}
+
+async fn serve_batch(_request: Request<Incoming>) -> Response<Full<Bytes>> {
+    work::batch(hitm::checkpoint).await;
+    Response::new(Full::from("done"))
+}
