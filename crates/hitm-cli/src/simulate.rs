@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
-use hitm_machine::{Account, Arbitration, Capacity, Clock, Config, Costs, Machine, Results, Simulated, Stalled};
+use hitm_machine::{
+    Account, Arbitration, Capacity, Clock, Config, Costs, Engine, Machine, Results, Simulated, Stalled,
+};
 use hitm_memory::{Span, Time};
 use hitm_report::relative::is_baseline;
 use hitm_sched::{Conservation, Count, Mitigation};
@@ -23,6 +25,7 @@ pub(crate) struct Case {
     pub(crate) topology: Arc<Topology>,
     pub(crate) costs: Costs,
     pub(crate) arbitration: Arbitration,
+    pub(crate) engine: Engine,
     pub(crate) coherence: CoherenceArg,
     pub(crate) mitigation: Mitigation,
     pub(crate) workload: Arc<dyn Workload>,
@@ -124,8 +127,9 @@ impl Case {
         // A part of a machine is given by the machine's name and the number of CPUs.
         let part = topology.name().rsplit_once('@').filter(|(_, cpus)| *cpus == topology.cpus().to_string());
         let cpus = part.map_or_else(String::new, |(_, cpus)| format!("--cpus {cpus} "));
+        let engine = if self.engine == Engine::Windows { "--engine windows " } else { "" };
         format!(
-            "see it again, alone, with `{cpus}--arbitration {} --coherence {} --mitigation {} --seed {} --seeds 1{}`",
+            "see it again, alone, with `{cpus}{engine}--arbitration {} --coherence {} --mitigation {} --seed {} --seeds 1{}`",
             arbitration.name(),
             coherence.name(),
             mitigation.name(),
@@ -145,6 +149,7 @@ impl Case {
         Config {
             seed: self.workload.seed(),
             arbitration: self.arbitration,
+            engine: self.engine,
             coherence: self.coherence.model(),
             capacity: self.capacity,
             measure_from,
@@ -205,7 +210,11 @@ impl Case {
         clock: &Arc<Clock>,
         run: impl FnOnce(&Machine, Box<dyn Fn(CpuId)>) -> Result<(), Stalled>,
     ) -> Result<Ran, Failure> {
-        let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config()).with_clock(clock.clone());
+        let config = self.config();
+        if let Some(refusal) = config.refusal() {
+            return Err(Failure::new(format!("--engine {}: {refusal}", self.engine.name())));
+        }
+        let machine = Machine::new(self.topology.clone(), self.costs.clone(), config).with_clock(clock.clone());
         let runtime = machine.enter(|| {
             let roles = self.workload.roles().filter(|_| self.roles);
             let runtime = Handle::<Simulated>::new(self.topology.clone(), &self.mitigation, roles);

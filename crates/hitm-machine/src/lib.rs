@@ -60,7 +60,7 @@ mod world;
 pub use account::{Account, Part};
 pub use clock::Clock;
 pub use coherence::{Arbitration, Distance, Kind, Latencies, Moves};
-pub use config::{Coherence, Config};
+pub use config::{Coherence, Config, Engine};
 pub use costs::{CacheSize, Capacity, Cost, CostByHops, CostError, CostSet, Costs, Family, Paths, Structure, families};
 pub use counts::{Hitm, Levels, Misses};
 pub use event_queue::TIME_END;

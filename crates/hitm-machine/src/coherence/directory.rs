@@ -4,6 +4,7 @@ mod alone;
 mod capacity;
 mod check;
 mod contended;
+mod windows;
 
 use self::contended::Contended;
 use super::caches::Caches;
@@ -11,6 +12,19 @@ use super::copies::Copies;
 use super::line::{Line, NO_ENTRY, NO_THREAD, Packed, State};
 use super::queue::Queue;
 use super::{AccessId, Arbitration, Distance, Grant, Kind, Latencies, Miss, NO_ACCESS, Outcome, Request};
+
+/// How a CPU finds a line that its core has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// On its way, for a store of the CPU.
+    Filling,
+    /// Owned, and others want it.
+    FollowUp,
+    /// Owned.
+    Owned,
+    /// One of several copies.
+    Shared,
+}
 
 /// All lines. See the module's documentation for the rules.
 #[derive(Debug)]
@@ -26,6 +40,8 @@ pub struct Directory {
     tickets: u64,
     /// Counts transfers.
     transfers: u64,
+    /// Whether a transfer's variation depends on its request instead of the count.
+    is_hashed: bool,
     seed: u64,
 }
 
@@ -46,16 +62,18 @@ impl Directory {
             caches: None,
             tickets: 0,
             transfers: 0,
+            is_hashed: false,
             seed,
         }
     }
 
-    /// Returns `transfer` with its variation.
-    fn varied(&mut self, transfer: u64) -> u64 {
+    /// Returns `transfer`, for `request`, with its variation.
+    fn varied(&mut self, request: &Request, transfer: u64) -> u64 {
         self.transfers += 1;
         // SplitMix64 of the count. Transfers are counted in the order of time, so a seed always
         // gives the same variations.
-        let mut draw = (self.seed ^ self.transfers).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let number = if self.is_hashed { request.number() } else { self.transfers };
+        let mut draw = (self.seed ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         draw = (draw ^ draw >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         draw = (draw ^ draw >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         self.latencies.varied(transfer, draw ^ draw >> 31)
@@ -170,9 +188,15 @@ impl Directory {
     /// once, and the CPU goes on at the returned time.
     #[inline]
     pub fn hit(&mut self, cpu: u32, index: u32, kind: Kind, time: u64) -> Option<u64> {
+        let found = self.look(cpu, index, kind, time)?;
+        Some(self.touch(index, kind, time, found))
+    }
+
+    /// What an access at `time` finds at a line that its core has; changes nothing.
+    #[inline(always)]
+    pub(crate) fn look(&self, cpu: u32, index: u32, kind: Kind, time: u64) -> Option<Found> {
         let core = self.latencies.core_of(cpu);
-        let line = &mut self.lines[index as usize];
-        let cost = if kind == Kind::Rmw { self.latencies.rmw_hit } else { self.latencies.load_hit };
+        let line = &self.lines[index as usize];
         match line.state() {
             State::Owned(owner) if owner == core => {
                 let reads_with_sibling = line.thread == NO_THREAD && kind == Kind::Load;
@@ -180,31 +204,44 @@ impl Directory {
                     return None;
                 }
                 if time < line.filled_at {
-                    // The CPU's own store is under way: another store joins it, and a load merges
-                    // with its fill.
-                    line.dirty |= kind.is_write();
-                    let done = time + cost;
-                    return Some(if kind == Kind::Store { done } else { done.max(line.filled_at) });
+                    return Some(Found::Filling);
                 }
                 if line.wanted {
                     // Other CPUs want it: only operations that were under way already are served.
-                    if line.follow_ups == 0 || time > line.busy_until {
-                        return None;
-                    }
-                    line.follow_ups -= 1;
+                    let follows = line.follow_ups > 0 && time <= line.busy_until;
+                    return follows.then_some(Found::FollowUp);
                 }
-                if kind.is_write() {
-                    line.dirty = true;
-                    line.busy_until = line.busy_until.max(time + cost);
-                }
-                Some(time + cost)
+                Some(Found::Owned)
             }
             State::Shared if kind == Kind::Load => {
                 let since = self.contended[line.contended as usize].copies.since(core)?;
-                (since <= time).then_some(time + cost)
+                (since <= time).then_some(Found::Shared)
             }
             _ => None,
         }
+    }
+
+    /// An access at `time` that has [`found`](Self::look) its line takes effect. Returns when the
+    /// CPU goes on.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, index: u32, kind: Kind, time: u64, found: Found) -> u64 {
+        let line = &mut self.lines[index as usize];
+        let done = time + if kind == Kind::Rmw { self.latencies.rmw_hit } else { self.latencies.load_hit };
+        match found {
+            Found::Filling => {
+                // The CPU's own store is under way: another store joins it, and a load merges with
+                // its fill.
+                line.dirty |= kind.is_write();
+                return if kind == Kind::Store { done } else { done.max(line.filled_at) };
+            }
+            Found::FollowUp => line.follow_ups -= 1,
+            Found::Owned | Found::Shared => {}
+        }
+        if kind.is_write() {
+            line.dirty = true;
+            line.busy_until = line.busy_until.max(done);
+        }
+        done
     }
 
     /// An access to `line` has been issued and will take effect.
@@ -336,6 +373,9 @@ impl Directory {
         contended.queue.push(domain, request, self.tickets);
         self.tickets += 1;
         let due = !std::mem::replace(&mut contended.decision_due, true);
+        if due {
+            contended.asked_at = request.time;
+        }
         (Outcome::Queued, due.then(|| line.busy_until.max(request.time)))
     }
 
@@ -423,7 +463,7 @@ impl Directory {
 
     /// Returns when the line arrives, for a transfer of `handoff` that starts at `now`.
     fn arrival(&mut self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
-        let handoff = self.varied(handoff);
+        let handoff = self.varied(request, handoff);
         let idle = request.left_of(self.latencies.idle(handoff));
         if queued {
             // A request that has waited saves the way to the queue, but it is never faster than on

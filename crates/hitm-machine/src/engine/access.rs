@@ -110,7 +110,7 @@ impl Engine {
 
     /// The current CPU finds `line` at `clock`, and goes on at `done`.
     #[inline]
-    fn found(&mut self, touch: &Touch, line: u32, clock: u64, done: u64) {
+    pub(super) fn found(&mut self, touch: &Touch, line: u32, clock: u64, done: u64) {
         let done = if let Site::Code(_) = touch.site { self.issued(touch.kind, clock, done) } else { done };
         self.hit(touch, line, done);
         if touch.kind.is_write() {
@@ -226,7 +226,7 @@ impl Engine {
     /// An access after the measurement. What happens then is not simulated in detail, it only has
     /// to end: once no CPU is measured any more every access hits, and CPUs take turns where they
     /// wait.
-    fn issue_over(&mut self, touch: &Touch, line: u32) -> Issue {
+    pub(super) fn issue_over(&mut self, touch: &Touch, line: u32) -> Issue {
         let clock = self.clock();
         if !self.is_over(self.ahead.horizon()) {
             self.resume_at(clock);
@@ -248,7 +248,7 @@ impl Engine {
 
     /// Whether no CPU has got on for so long that the machine has to look.
     #[inline]
-    fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.accesses_without_progress > self.config.livelock_after
     }
 
@@ -259,7 +259,7 @@ impl Engine {
 
     /// A load of a line that has gone since an earlier fill of the window, which serves this load
     /// too.
-    fn read_covered(&mut self, touch: &Touch, line: u32, done: u64) -> Issue {
+    pub(super) fn read_covered(&mut self, touch: &Touch, line: u32, done: u64) -> Issue {
         let value = self.value_before_ahead(touch, line);
         self.cpu().window.end_fill();
         self.cpu().window.pass();
@@ -270,7 +270,7 @@ impl Engine {
     /// A load of the line that was filled last, whatever became of it since. Nothing that this CPU
     /// has stored is missing from it: a store ends the fill, and none begins while one to its line
     /// waits.
-    fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
+    pub(super) fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
         let offset = touch.address() % LINE;
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled:
         // memory that is freed is reused only after a read-modify-write, which ends the window.
@@ -281,7 +281,7 @@ impl Engine {
     }
 
     /// The line is elsewhere: asks for it, for a load or a read-modify-write.
-    fn send_request(&mut self, touch: &Touch, line: u32, clock: u64) -> Issue {
+    pub(super) fn send_request(&mut self, touch: &Touch, line: u32, clock: u64) -> Issue {
         self.accesses_without_progress += 1;
         let access = self.identify(touch);
         let way = self.way_to(self.current, line);
@@ -308,6 +308,9 @@ impl Engine {
             None => self.under_way.push(request),
         }
         let Request { cpu, line, kind, time, .. } = request;
+        if self.windows.is_on {
+            return self.send_in_windows(slot);
+        }
         self.enter_event(time, Event::Arrive { cpu, line, is_store: kind == Kind::Store, slot });
     }
 
@@ -453,6 +456,9 @@ impl Engine {
     /// Whether the next write to `line`, which the current CPU has just looked at, tells it of
     /// everything that it has not seen. Not known yet if others may have their turn first.
     fn sees_writes(&mut self, looked: &Touch, line: u32, now: u64) -> Option<bool> {
+        if self.windows.is_on && self.come_to_line(line) == Step::Suspend {
+            return None;
+        }
         if self.is_over(now) {
             // Accesses are in order then, and do not move lines; only what an earlier fill showed
             // may be old.
