@@ -94,9 +94,9 @@ impl Engine {
         !self.directory.lacks(self.current, line) && (self.directory.decision_at(line) < clock || is_open())
     }
 
-    /// Whether a write has arrived before `clock` at `line`, which several cores have and nobody
-    /// waits for: then their copies have gone. Not worked in here, since another of them may look at
-    /// an earlier time.
+    /// Whether a write has arrived before `clock` at `line`, which several cores have and no CPU
+    /// waits for: then their copies have gone. Not worked in here, since another of them may look
+    /// at an earlier time.
     pub(super) fn is_lost(&self, line: u32, clock: u64) -> bool {
         let is_before = |arrival: &&Arrival| arrival.is_write && arrival.time < clock;
         !self.directory.owned_by_core_of(self.current, line) && self.open_arrivals(line).any(|one| is_before(&one))

@@ -6,20 +6,21 @@
 //! each core may run to its end without a look at the others. An access compares its clock with one
 //! number, the [limit](Windows::limit).
 //!
-//! **A window.** (1) What is due in it is taken from the [`ring`]. (2) Each core that has work runs,
-//! in the order of numbers ([`cores`]). (3) Each line to which requests came, or whose waiters may
-//! be served, is brought to the window's end ([`lines`]). What is granted within the window is
-//! worked in by doing (2) and (3) again; that is rare, since a grant takes longer than what is left.
+//! **A window.** (1) What is due in it is taken from the [`ring`]. (2) Each core that has work
+//! runs, in the order of numbers ([`cores`]). (3) Each line to which requests came, or whose
+//! waiters may be served, is brought to the window's end ([`lines`]). What is granted within the
+//! window is worked in by doing (2) and (3) again; that is rare, since a grant takes longer than
+//! what is left.
 //!
-//! **Lines are worked in when they are looked at.** A line's requests wait until a CPU that may have
-//! the line touches it, at a time after their arrival, or until the window ends. Then they are
+//! **Lines are worked in when they are looked at.** A line's requests wait until a CPU that may
+//! have the line touches it, at a time after their arrival, or until the window ends. Then they are
 //! served in the order of their times, with the owner's own accesses in between. So the order of
 //! requests and of the owner's accesses is that of the other engine, not an approximation of it.
 //!
-//! **What differs from the other engine.** The variation of a transfer is a hash of seed, line, time
-//! and CPU, since transfers have no order over the machine. Within one window: whether an idle CPU
-//! notices a store or is interrupted, which value a load takes that an earlier fill serves, in which
-//! order CPUs park, and whether the other thread of a core executes.
+//! **What differs from the other engine.** The variation of a transfer is a hash of seed, line,
+//! time and CPU, since transfers have no order over the machine. Within one window: whether an idle
+//! CPU notices a store or is interrupted, which value a load takes that an earlier fill serves, in
+//! which order CPUs park, and whether the other thread of a core executes.
 //!
 //! **Not covered**: caches with sizes, the race detector, and programs with their own memory;
 //! [`Config::refuses`](crate::Config::refuses) says so.
