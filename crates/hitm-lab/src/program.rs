@@ -3,8 +3,9 @@
 use hitm_memory::{Platform, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use hitm_workloads::probe::{
-    Budget, Counter, CounterOperation, LineState, LockKind, Locks, Mask, MaskForm, Mix, PingPong, Probe, Reads,
-    Refcount, Roles, RwLock, Search, Transfer, TransferOperation, Waiting, WriteKind, WriterReaders,
+    Budget, CountBy, Counter, CounterOperation, Guard, LineState, LockKind, Locks, Lookup, Mask, MaskForm, Mix,
+    PingPong, Probe, Reads, Refcount, Roles, RwLock, RwLockKind, Search, Transfer, TransferOperation, Waiting,
+    WriteKind, WriterReaders,
 };
 
 /// A probe and its parameters. The host chooses the participants: see
@@ -61,8 +62,8 @@ pub enum Program {
     },
     /// See [`RwLock`].
     RwLock {
-        /// How the readers are counted.
-        scope: Scope,
+        /// The kind of lock.
+        kind: RwLockKind,
         /// The readers.
         roles: Roles,
         /// Length of the run.
@@ -70,10 +71,23 @@ pub enum Program {
         /// Work after each section.
         pause: Span,
     },
+    /// See [`Lookup`].
+    Lookup {
+        /// What a reader does before and after.
+        guard: Guard,
+        /// Elements of the list.
+        elements: usize,
+        /// Length of the run.
+        time: Span,
+        /// Work after each look-up.
+        pause: Span,
+    },
     /// See [`Refcount`].
     Refcount {
         /// The scope of a count of references.
         scope: Scope,
+        /// How a reference is taken and dropped.
+        by: CountBy,
         /// Elements of the list.
         elements: usize,
         /// Length of the run.
@@ -135,11 +149,14 @@ impl Program {
             Self::Mix { scope, kind, roles, time, pause } => {
                 Box::new(Mix::<P>::new(topology, scope, kind, roles, budget(time, pause)))
             }
-            Self::RwLock { scope, roles, time, pause } => {
-                Box::new(RwLock::<P>::new(topology, scope, roles, budget(time, pause)))
+            Self::RwLock { kind, roles, time, pause } => {
+                Box::new(RwLock::<P>::new(topology, kind, roles, budget(time, pause)))
             }
-            Self::Refcount { scope, elements, time, pause } => {
-                Box::new(Refcount::<P>::new(topology, scope, elements, budget(time, pause)))
+            Self::Lookup { guard, elements, time, pause } => {
+                Box::new(Lookup::<P>::new(guard, elements, budget(time, pause)))
+            }
+            Self::Refcount { scope, by, elements, time, pause } => {
+                Box::new(Refcount::<P>::new(topology, scope, by, elements, budget(time, pause)))
             }
             Self::Lock { kind, turn, time, pause } => {
                 Box::new(Locks::<P>::new(topology, kind, cpus, turn, budget(time, pause)))
@@ -175,6 +192,7 @@ impl Program {
             | Self::Mask { time, .. }
             | Self::Mix { time, .. }
             | Self::RwLock { time, .. }
+            | Self::Lookup { time, .. }
             | Self::Refcount { time, .. }
             | Self::Lock { time, .. }
             | Self::Reads { time } => Some(time),

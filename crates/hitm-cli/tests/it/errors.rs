@@ -22,13 +22,13 @@ fn commands() {
     check(
         "run probe",
         expect![[r#"
-            hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `mix`, `rwlock`, `refcount`, `lock`, `writer-readers`, `reads`; `hitm run probe --help` shows what there is
+            hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `mix`, `rwlock`, `refcount`, `lookup`, `lock`, `writer-readers`, `reads`; `hitm run probe --help` shows what there is
         "#]],
     );
     check(
         "run probe --seed 3",
         expect![[r#"
-            hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `mix`, `rwlock`, `refcount`, `lock`, `writer-readers`, `reads`; `hitm run probe --help` shows what there is
+            hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `mix`, `rwlock`, `refcount`, `lookup`, `lock`, `writer-readers`, `reads`; `hitm run probe --help` shows what there is
         "#]],
     );
     check(

@@ -4,7 +4,9 @@
 use hitm_machine::{CostSet, Costs, Distance, Latencies};
 use hitm_memory::Span;
 use hitm_topology::{CpuId, Scope, Topology};
-use hitm_workloads::probe::{CounterOperation, LockKind, MaskForm, Roles, Search, Waiting, WriteKind, first_cpus};
+use hitm_workloads::probe::{
+    CountBy, CounterOperation, LockKind, MaskForm, Roles, RwLockKind, Search, Waiting, WriteKind, first_cpus,
+};
 
 use super::runtime::Exercise;
 use super::tally::TRIES;
@@ -246,8 +248,8 @@ const ELEMENTS: usize = 4;
 
 fn lists(time: Span) -> Programs {
     let roles = Roles::Readers(usize::MAX);
-    let rwlock = |scope| Program::RwLock { scope, roles, time, pause: Span::ZERO };
-    let references = |scope| Program::Refcount { scope, elements: ELEMENTS, time, pause: Span::ZERO };
+    let rwlock = |scope| Program::RwLock { kind: RwLockKind::Counted(scope), roles, time, pause: Span::ZERO };
+    let references = |scope| Program::Refcount { scope, by: CountBy::Add, elements: ELEMENTS, time, pause: Span::ZERO };
     vec![
         of_all("reader-writer lock, one count, reads", rwlock(Scope::Machine)),
         of_all("reader-writer lock, counts by CPU, reads", rwlock(Scope::Cpu)),

@@ -8,6 +8,7 @@
 //! | [`Mask`] | sets and clears its bit or byte in a mask, whole or split by scope, or searches the mask |
 //! | [`Mix`] | reads or writes a word, whole or split by scope |
 //! | [`RwLock`] | takes a reader-writer lock's read side, whole or split by scope; some CPUs take the write side |
+//! | [`Lookup`] | looks up an element of a list that no CPU writes, with what a reader does around it |
 //! | [`Refcount`] | finds an element of a list and holds it by a count, whole or split by scope |
 //! | [`Locks`] | takes a spin lock, one of six kinds |
 //! | [`WriterReaders`] | all CPUs but one wait for that CPU's writes and report how long a write took to reach them |
@@ -20,8 +21,10 @@
 
 mod counter;
 pub mod locks;
+mod lookup;
 mod mask;
 mod mix;
+mod phased_rwlock;
 mod ping_pong;
 mod reads;
 mod refcount;
@@ -35,12 +38,14 @@ use hitm_topology::{CpuId, Topology};
 
 pub use counter::{Counter, CounterOperation};
 pub use locks::{LockKind, Locks};
+pub use lookup::{Guard, Lookup};
 pub use mask::{Mask, MaskForm, Search};
 pub use mix::{Mix, WriteKind};
+pub use phased_rwlock::PhasedRwLock;
 pub use ping_pong::{PingPong, Waiting};
 pub use reads::Reads;
-pub use refcount::Refcount;
-pub use rwlock::{RwLock, ScopedRwLock};
+pub use refcount::{CountBy, Refcount};
+pub use rwlock::{ReadWrite, RwLock, RwLockKind, ScopedRwLock};
 pub use timing::{Budget, Measured, Roles, Share};
 pub use transfer::{LineState, Transfer, TransferOperation};
 pub use writer_readers::WriterReaders;

@@ -12,6 +12,28 @@ use hitm_topology::{CpuId, Scope, Topology};
 use super::timing::{Budget, Timer};
 use super::{Measured, Probe};
 
+/// How a reference is taken and dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CountBy {
+    /// By an atomic add and an atomic subtraction.
+    #[default]
+    Add,
+    /// By a load and a compare-exchange, until one succeeds. After a failure the count is loaded
+    /// again, as programs do that must not take a reference to an element without one.
+    LoadCas,
+}
+
+/// Adds `change` to `word` by a load and a compare-exchange, with a new load after each failure.
+fn add_after_load<A: AtomicWord<i32>>(word: &A, change: i32, order: Ordering) {
+    loop {
+        // Relaxed, both: only a count; the compare-exchange decides.
+        let seen = word.load(Ordering::Relaxed);
+        if word.compare_exchange(seen, seen.wrapping_add(change), order, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
 described! {
     /// An element of the list.
     struct Element<M: Memory> as "probe_element" {
@@ -33,6 +55,7 @@ struct Counted<P: Platform> {
 /// The list.
 pub struct Refcount<P: Platform> {
     list: Box<[Counted<P>]>,
+    by: CountBy,
     timer: Timer<P>,
 }
 
@@ -43,7 +66,7 @@ impl<P: Platform> Refcount<P> {
     /// # Panics
     /// When `elements` is 0.
     #[must_use]
-    pub fn new(topology: &Topology, scope: Scope, elements: usize, budget: Budget) -> Self {
+    pub fn new(topology: &Topology, scope: Scope, by: CountBy, elements: usize, budget: Budget) -> Self {
         assert_ne!(elements, 0, "a list to look something up in");
         let element = |index: usize| Element {
             key: P::Atomic::new(index as u32),
@@ -54,7 +77,7 @@ impl<P: Platform> Refcount<P> {
             element: Placed::new(element(index), Some(index), None),
             parts: ScopedCounter::new("probe_references", topology, scope),
         };
-        Self { list: (0..elements).map(counted).collect(), timer: Timer::new(budget) }
+        Self { list: (0..elements).map(counted).collect(), by, timer: Timer::new(budget) }
     }
 
     /// Returns the number of references on all elements; 0 in a quiescent state.
@@ -88,10 +111,18 @@ impl<P: Platform> Probe<P> for Refcount<P> {
             let references = counted.parts.cell(&counted.element.references, cpu);
             // Relaxed: a CPU that has found the element may use it; the count keeps the element
             // alive.
-            references.fetch_add(1, Ordering::Relaxed);
             // Release: orders the use of the element before the decrement. It would pair with an
             // Acquire by a CPU that frees the element at a count of 0; no CPU does so here.
-            references.fetch_sub(1, Ordering::Release);
+            match self.by {
+                CountBy::Add => {
+                    references.fetch_add(1, Ordering::Relaxed);
+                    references.fetch_sub(1, Ordering::Release);
+                }
+                CountBy::LoadCas => {
+                    add_after_load(references, 1, Ordering::Relaxed);
+                    add_after_load(references, -1, Ordering::Release);
+                }
+            }
             wanted = if wanted + 1 == elements { 0 } else { wanted + 1 };
         })
     }

@@ -35,8 +35,31 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Memory, Placed, PlainWord, Platform, ScopedCounter, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
+use super::phased_rwlock::PhasedRwLock;
 use super::timing::{Act, Budget, Roles, Timer};
 use super::{Measured, Probe};
+
+/// A reader-writer lock.
+pub trait ReadWrite: Send + Sync {
+    /// Enters as a reader, on `cpu`.
+    fn read_begin(&self, cpu: CpuId);
+    /// Leaves as a reader, on the same CPU.
+    fn read_end(&self, cpu: CpuId);
+    /// Enters as the writer.
+    fn write_begin(&self);
+    /// Leaves as the writer.
+    fn write_end(&self);
+}
+
+/// Which reader-writer lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RwLockKind {
+    /// [`ScopedRwLock`], its readers counted by this scope.
+    Counted(Scope),
+    /// One word whose readers leave by a load and a compare-exchange, by the rules of the GNU C
+    /// Library's `pthread_rwlock_t`.
+    Phased,
+}
 
 described! {
     /// The lock.
@@ -68,9 +91,10 @@ impl<M: Memory> ScopedRwLock<M> {
             some_cpu: (0..topology.parts(scope)).map(|part| topology.cpus_of(scope, part)[0]).collect(),
         }
     }
+}
 
-    /// Enters as a reader, on `cpu`.
-    pub fn read_begin(&self, cpu: CpuId) {
+impl<M: Memory> ReadWrite for ScopedRwLock<M> {
+    fn read_begin(&self, cpu: CpuId) {
         let readers = self.parts.cell(&self.words.readers, cpu);
         loop {
             // Relaxed, both: the fence orders them, see the module.
@@ -87,15 +111,13 @@ impl<M: Memory> ScopedRwLock<M> {
         }
     }
 
-    /// Leaves as a reader, on the same CPU.
-    pub fn read_end(&self, cpu: CpuId) {
+    fn read_end(&self, cpu: CpuId) {
         // Release: orders the reader's loads before it. Pairs with the spin over the parts in
         // `write_begin`.
         self.parts.cell(&self.words.readers, cpu).fetch_sub(1, Ordering::Release);
     }
 
-    /// Enters as the writer.
-    pub fn write_begin(&self) {
+    fn write_begin(&self) {
         // Acquire: sees the last writer's section. Relaxed on failure: the writer tries again.
         while self.words.writer.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             M::spin_while(&self.words.writer, |writer| writer != 0);
@@ -107,8 +129,7 @@ impl<M: Memory> ScopedRwLock<M> {
         }
     }
 
-    /// Leaves as the writer.
-    pub fn write_end(&self) {
+    fn write_end(&self) {
         // Release: publishes the section. Pairs with the Acquires in `read_begin` and
         // `write_begin`.
         self.words.writer.store(0, Ordering::Release);
@@ -127,19 +148,22 @@ described! {
 
 /// Readers and writers of two words that one reader-writer lock protects.
 pub struct RwLock<P: Platform> {
-    lock: ScopedRwLock<P>,
+    lock: Box<dyn ReadWrite>,
     protected: Placed<P, Protected<P>>,
     roles: Roles,
     timer: Timer<P>,
 }
 
 impl<P: Platform> RwLock<P> {
-    /// Makes a lock whose readers are counted by `scope`.
+    /// Makes a lock of a kind.
     #[must_use]
-    pub fn new(topology: &Topology, scope: Scope, roles: Roles, budget: Budget) -> Self {
+    pub fn new(topology: &Topology, kind: RwLockKind, roles: Roles, budget: Budget) -> Self {
         let protected = Protected { one: P::Plain::new(0), other: P::Plain::new(0) };
         Self {
-            lock: ScopedRwLock::new(topology, scope),
+            lock: match kind {
+                RwLockKind::Counted(scope) => Box::new(ScopedRwLock::<P>::new(topology, scope)),
+                RwLockKind::Phased => Box::new(PhasedRwLock::<P>::new()),
+            },
             protected: Placed::new(protected, None, None),
             roles,
             timer: Timer::new(budget),

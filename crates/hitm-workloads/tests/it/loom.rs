@@ -8,8 +8,8 @@ use expect_test::expect;
 use hitm_loom::{Defect, FaultKind, Loom, LoomPlain, Model, Op, Row, Site, require, table, thread};
 use hitm_memory::PlainWord;
 use hitm_topology::{CpuId, Scope};
-use hitm_workloads::probe::ScopedRwLock;
 use hitm_workloads::probe::locks::{LockKind, SpinLock};
+use hitm_workloads::probe::{PhasedRwLock, ReadWrite, ScopedRwLock};
 
 struct Counter {
     lock: Box<dyn SpinLock>,
@@ -98,13 +98,12 @@ fn broken_locks_are_noticed() {
 }
 
 /// Runs two threads, of which `writers` write and the others read two words that must be equal.
-fn readers_and_writers(scope: Scope, writers: usize) {
-    let topology = hitm_topology::parse("core:2 pu:1").expect("a machine");
-    struct Words {
-        lock: ScopedRwLock<Loom>,
+fn readers_and_writers<L: ReadWrite + 'static>(lock: L, writers: usize) {
+    struct Words<L> {
+        lock: L,
         words: [LoomPlain<u32>; 2],
     }
-    let shared = Arc::new(Words { lock: ScopedRwLock::new(&topology, scope), words: [0; 2].map(LoomPlain::new) });
+    let shared = Arc::new(Words { lock, words: [0; 2].map(LoomPlain::new) });
     let run = |index: usize| {
         let shared = shared.clone();
         thread::spawn(move || {
@@ -127,10 +126,15 @@ fn readers_and_writers(scope: Scope, writers: usize) {
 
 #[test]
 fn readers_and_writers_exclude_each_other() {
-    for scope in [Scope::Machine, Scope::Core] {
-        for writers in 0..=2 {
-            let property = "no reader is inside while a writer is";
-            Model::new(property, move || readers_and_writers(scope, writers)).preemptions(3).check();
+    let property = "no reader is inside while a writer is";
+    for writers in 0..=2 {
+        for scope in [Scope::Machine, Scope::Core] {
+            let lock = move || {
+                let topology = hitm_topology::parse("core:2 pu:1").expect("a machine");
+                ScopedRwLock::<Loom>::new(&topology, scope)
+            };
+            Model::new(property, move || readers_and_writers(lock(), writers)).preemptions(3).check();
         }
+        Model::new(property, move || readers_and_writers(PhasedRwLock::<Loom>::new(), writers)).preemptions(3).check();
     }
 }

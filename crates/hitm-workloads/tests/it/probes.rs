@@ -7,8 +7,8 @@ use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::{CpuSet, Native, NativeWorkers, Platform, Span};
 use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::probe::{
-    Budget, Counter, CounterOperation, LockKind, Locks, Mask, MaskForm, Measured, Mix, PingPong, Probe, Reads,
-    Refcount, Roles, RwLock, Search, Waiting, WriteKind, WriterReaders, first_cpus,
+    Budget, CountBy, Counter, CounterOperation, Guard, LockKind, Locks, Lookup, Mask, MaskForm, Measured, Mix,
+    PingPong, Probe, Reads, Refcount, Roles, RwLock, RwLockKind, Search, Waiting, WriteKind, WriterReaders, first_cpus,
 };
 
 /// Two packages of two cores with two threads each.
@@ -242,36 +242,60 @@ fn words_hold_what_was_written() {
 
 #[test]
 fn readers_and_writers_exclude_each_other() {
-    for scope in Scope::ALL {
+    for kind in Scope::ALL.into_iter().map(RwLockKind::Counted).chain([RwLockKind::Phased]) {
         for roles in ROLES {
             for arbitration in BOTH {
                 let make =
-                    |topology: &Topology, _: &[CpuId]| RwLock::<Simulated>::new(topology, scope, roles, budget(8));
+                    |topology: &Topology, _: &[CpuId]| RwLock::<Simulated>::new(topology, kind, roles, budget(8));
                 simulate(arbitration, make, |lock, measured| {
-                    assert_eq!(u64::from(lock.sections()), writes(measured), "{scope} {roles:?}");
+                    assert_eq!(u64::from(lock.sections()), writes(measured), "{kind:?} {roles:?}");
                     check_roles(roles, measured);
                 });
             }
             let native = Budget { time: Span::from_micros(1_000), pause: Span::ZERO, ..budget(2) };
-            let make = |topology: &Topology, _: &[CpuId]| RwLock::<Native>::new(topology, scope, roles, native);
+            let make = |topology: &Topology, _: &[CpuId]| RwLock::<Native>::new(topology, kind, roles, native);
             natively(make, |lock, measured| assert_eq!(u64::from(lock.sections()), writes(measured)));
         }
     }
 }
 
+/// Each guard costs what is done in it: two barriers, and two stores of an own word.
+#[test]
+fn a_look_up_costs_its_loads_and_its_guard() {
+    let time = |guard| {
+        let mut nanos = 0.0;
+        let make = |_: &Topology, _: &[CpuId]| Lookup::<Simulated>::new(guard, 10, budget(8));
+        simulate(Arbitration::LocalFirst, make, |_, measured| {
+            assert!(measured.iter().all(|own| own.operations > 10 && own.operations == own.reads.operations));
+            nanos = measured[0].nanos_each();
+        });
+        let native = Budget { time: Span::from_micros(500), pause: Span::ZERO, ..budget(2) };
+        let make = |_: &Topology, _: &[CpuId]| Lookup::<Native>::new(guard, 10, native);
+        natively(make, |_, measured| assert!(measured.iter().all(|own| own.operations > 0)));
+        nanos
+    };
+    let topology = hitm_topology::parse(MACHINE).expect("a machine");
+    let rmw_hit = Costs::of(&topology, CostSet::Linux).family.rmw_hit.value;
+    let [none, grace_period, sequence] = [Guard::None, Guard::GracePeriod, Guard::Sequence].map(time);
+    assert!(none + 2.0 * rmw_hit < sequence, "{none} {sequence}");
+    assert!(sequence < none + 3.0 * rmw_hit, "{none} {sequence}");
+    assert!(none + 2.0 * rmw_hit < grace_period && grace_period < none + 4.0 * rmw_hit, "{none} {grace_period}");
+}
+
 #[test]
 fn no_reference_is_left() {
     for scope in Scope::ALL {
-        for elements in [1, 8] {
+        for (elements, by) in [(1, CountBy::Add), (8, CountBy::Add), (1, CountBy::LoadCas), (8, CountBy::LoadCas)] {
             let check = |references: i32, measured: &[Measured]| {
                 assert_eq!(references, 0, "{scope}");
                 assert!(measured.iter().all(|measured| measured.operations > 0), "{scope}");
             };
             let make =
-                |topology: &Topology, _: &[CpuId]| Refcount::<Simulated>::new(topology, scope, elements, budget(8));
+                |topology: &Topology, _: &[CpuId]| Refcount::<Simulated>::new(topology, scope, by, elements, budget(8));
             simulate(Arbitration::LocalFirst, make, |list, measured| check(list.references(), measured));
             let native = Budget { time: Span::from_micros(500), pause: Span::ZERO, ..budget(2) };
-            let make = |topology: &Topology, _: &[CpuId]| Refcount::<Native>::new(topology, scope, elements, native);
+            let make =
+                |topology: &Topology, _: &[CpuId]| Refcount::<Native>::new(topology, scope, by, elements, native);
             natively(make, |list, measured| check(list.references(), measured));
         }
     }

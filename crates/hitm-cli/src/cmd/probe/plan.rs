@@ -4,11 +4,11 @@ use clap::ValueEnum;
 use hitm_lab::Program;
 use hitm_memory::Span;
 use hitm_topology::{CpuId, Scope, Topology};
-use hitm_workloads::probe::{Roles, first_cpus};
+use hitm_workloads::probe::{CountBy, Roles, RwLockKind, first_cpus};
 
 use super::Probe;
 use super::pairs::{by_distance, classes};
-use super::programs::{RolesArgs, What};
+use super::programs::{RolesArgs, RwLockArg, What};
 use crate::args::HostArg;
 use crate::failure::Failure;
 
@@ -46,7 +46,7 @@ impl Probe {
         match &self.what {
             What::PingPong { .. } => Ok(self.ping_pong(topology)),
             What::Counter { scope, operation } => {
-                let name = operation.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+                let name = name_of(*operation);
                 let program = |scope| Program::Counter {
                     scope,
                     operation: (*operation).into(),
@@ -63,18 +63,34 @@ impl Probe {
                 let plan = self.by_scope(topology, "word".to_owned(), scope, Some(roles), program)?;
                 Ok(Plan { names: ["write", "read"], reads_are_loads: true, ..plan })
             }
-            What::Rwlock { scope, roles } => {
-                let roles = self.roles(topology, *roles)?;
-                let program = |scope| Program::RwLock { scope, roles, time: self.time(), pause: self.pause };
-                let what = "reader-writer lock, its readers counted by scope".to_owned();
-                let plan = self.by_scope(topology, what, scope, Some(roles), program)?;
-                Ok(Plan { names: ["write section", "read section"], ..plan })
-            }
-            What::Refcount { scope, elements } => {
-                let elements = *elements as usize;
-                let program = |scope| Program::Refcount { scope, elements, time: self.time(), pause: self.pause };
-                let what = format!("list of {elements} with reference counts by scope");
+            What::Rwlock { .. } => self.rwlock(topology),
+            What::Refcount { scope, elements, by } => {
+                let (elements, by) = (*elements as usize, (*by).into());
+                let program = |scope| Program::Refcount { scope, by, elements, time: self.time(), pause: self.pause };
+                let how = if by == CountBy::LoadCas { ", by load and compare-exchange" } else { "" };
+                let what = format!("list of {elements} with reference counts by scope{how}");
                 self.by_scope(topology, what, scope, None, program)
+            }
+            What::Lookup { guard, elements } => {
+                let elements = *elements as usize;
+                let cpus = self.participants(topology)?;
+                let program = |&guard: &super::programs::GuardArg| Variant {
+                    name: name_of(guard),
+                    parts: None,
+                    programs: vec![(
+                        cpus.clone(),
+                        Program::Lookup { guard: guard.into(), elements, time: self.time(), pause: self.pause },
+                    )],
+                    groups: Vec::new(),
+                };
+                Ok(Plan {
+                    what: self.describe(&format!("list of {elements} that no CPU writes"), cpus.len(), None),
+                    variants_are: "guard",
+                    names: ["write", "look-up"],
+                    roles: None,
+                    reads_are_loads: false,
+                    variants: once(guard, "--guard")?.iter().map(program).collect(),
+                })
             }
             What::Lock { .. } => self.lock(topology),
             What::WriterReaders { rounds } => self.writer_readers(topology, *rounds),
@@ -151,7 +167,7 @@ impl Probe {
         for &encoding in once(encoding, "--encoding")? {
             let program = |scope| Program::Mask { scope, form: encoding.into(), search, roles, time, pause };
             let mut plan = self.by_scope(topology, "mask".to_owned(), scope, Some(roles), program)?;
-            let name = encoding.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+            let name = name_of(encoding);
             for variant in &mut plan.variants {
                 variant.name = format!("{name}={}", variant.name);
             }
@@ -164,17 +180,34 @@ impl Probe {
         Ok(Plan { names: ["set or clear", "search"], variants_are: "encoding=scope", reads_are_loads: true, ..plan })
     }
 
+    fn rwlock(&self, topology: &Topology) -> Result<Plan, Failure> {
+        let What::Rwlock { kind, scope, roles } = &self.what else { unreachable!("asked for a reader-writer lock") };
+        let roles = self.roles(topology, *roles)?;
+        let program = |kind| Program::RwLock { kind, roles, time: self.time(), pause: self.pause };
+        let kinds = once(kind, "--kind")?;
+        let of_scope = |scope| program(RwLockKind::Counted(scope));
+        let what = "reader-writer lock, its readers counted by scope".to_owned();
+        let mut plan = self.by_scope(topology, what, scope, Some(roles), of_scope)?;
+        if !kinds.contains(&RwLockArg::Counted) {
+            plan.variants.clear();
+        }
+        if kinds.contains(&RwLockArg::Phased) {
+            plan.variants.push(Variant {
+                name: name_of(RwLockArg::Phased),
+                parts: Some(1),
+                programs: vec![(self.participants(topology)?, program(RwLockKind::Phased))],
+                groups: Vec::new(),
+            });
+        }
+        Ok(Plan { names: ["write section", "read section"], ..plan })
+    }
+
     fn lock(&self, topology: &Topology) -> Result<Plan, Failure> {
         let What::Lock { kind, turn } = &self.what else { unreachable!("asked for a lock") };
         let cpus = self.participants(topology)?;
         let variant = |&kind: &super::programs::LockArg| {
             let program = Program::Lock { kind: kind.into(), turn: *turn, time: self.time(), pause: self.pause };
-            Variant {
-                name: kind.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned()),
-                parts: None,
-                programs: vec![(cpus.clone(), program)],
-                groups: Vec::new(),
-            }
+            Variant { name: name_of(kind), parts: None, programs: vec![(cpus.clone(), program)], groups: Vec::new() }
         };
         Ok(Plan {
             what: self.describe("lock around one further line", cpus.len(), None),
@@ -257,6 +290,11 @@ impl Probe {
             variants: variants.collect(),
         }
     }
+}
+
+/// Returns a value's name on the command line.
+fn name_of(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
 }
 
 /// Returns `values`, unless one is given twice.

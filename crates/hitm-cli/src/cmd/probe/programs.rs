@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use hitm_memory::Span;
 use hitm_topology::Scope;
-use hitm_workloads::probe::{CounterOperation, LockKind, MaskForm, Search, Waiting, WriteKind};
+use hitm_workloads::probe::{CountBy, CounterOperation, Guard, LockKind, MaskForm, Search, Waiting, WriteKind};
 
 use crate::args::span;
 
@@ -77,23 +77,41 @@ Examples:
     },
     /// CPUs take a reader-writer lock and read or write two words.
     #[command(
-        after_help = "Examples:\n  hitm run probe rwlock --mix 99\n  hitm run probe rwlock --readers 480 --scope machine,cpu"
+        after_help = "Examples:\n  hitm run probe rwlock --mix 99\n  hitm run probe rwlock --readers 480 --scope machine,cpu\n  hitm run probe rwlock --kind counted,phased --scope machine --mix 100"
     )]
     Rwlock {
-        /// Scope of a count of readers, one or more of machine, node, llc, core, cpu.
+        /// Kind of lock; several are separated by commas.
+        #[arg(long, value_enum, value_delimiter = ',', default_value = "counted")]
+        kind: Vec<RwLockArg>,
+        /// Scope of a count of readers of `counted`, one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = ALL_SCOPES)]
         scope: Vec<Scope>,
         #[command(flatten)]
         roles: RolesArgs,
     },
     /// CPUs look up an element of a list and hold a reference to it.
-    #[command(after_help = "Examples:\n  hitm run probe refcount --elements 1 --pause 1us")]
+    #[command(
+        after_help = "Examples:\n  hitm run probe refcount --elements 1 --pause 1us\n  hitm run probe refcount --by load-cas --scope machine"
+    )]
     Refcount {
         /// Scope of a count of references, one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = ALL_SCOPES)]
         scope: Vec<Scope>,
         /// Elements of the list, looked up in turn.
         #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4096))]
+        elements: u64,
+        /// How a reference is taken and dropped.
+        #[arg(long, value_enum, default_value = "add")]
+        by: CountByArg,
+    },
+    /// CPUs look up an element of a list that no CPU writes.
+    #[command(after_help = "Examples:\n  hitm run probe lookup --machine skx-8x28 --participants 56")]
+    Lookup {
+        /// What a reader does around a look-up; several are separated by commas.
+        #[arg(long, value_enum, value_delimiter = ',', default_value = "none,grace-period,sequence")]
+        guard: Vec<GuardArg>,
+        /// Elements of the list, looked up in turn.
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=4096))]
         elements: u64,
     },
     /// CPUs take a spin lock and read and write one more line inside.
@@ -133,6 +151,7 @@ impl What {
             Self::Mix { .. } => "mix",
             Self::Rwlock { .. } => "rwlock",
             Self::Refcount { .. } => "refcount",
+            Self::Lookup { .. } => "lookup",
             Self::Lock { .. } => "lock",
             Self::WriterReaders { .. } => "writer-readers",
             Self::Reads => "reads",
@@ -192,6 +211,25 @@ values! {
         LoadStore => LoadStore,
     }
 
+    /// How a reference is taken and dropped.
+    enum CountByArg for CountBy {
+        /// By an atomic add and subtraction.
+        Add => Add,
+        /// By a load and a compare-exchange, loaded again after a failure.
+        LoadCas => LoadCas,
+    }
+
+    /// What a reader does around a look-up.
+    enum GuardArg for Guard {
+        /// Nothing.
+        None => None,
+        /// It stores the grace period to its own word, and 0, each with a full barrier (RCU of
+        /// user space with memory barriers).
+        GracePeriod => GracePeriod,
+        /// It loads a sequence twice, each with a full barrier (read side of a sequence lock).
+        Sequence => Sequence,
+    }
+
     /// What a CPU has in a mask.
     enum EncodingArg for MaskForm {
         /// A bit, written by a read-modify-write.
@@ -233,4 +271,14 @@ values! {
         /// Four bytes with a queue, as the kernel's queued spin lock.
         Queued => Queued,
     }
+}
+
+/// Which reader-writer lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RwLockArg {
+    /// A flag, and the readers counted by scope.
+    Counted,
+    /// One word, whose readers enter by an add and leave by a load and a compare-exchange, as
+    /// those of the GNU C Library do.
+    Phased,
 }
