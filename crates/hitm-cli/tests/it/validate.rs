@@ -47,6 +47,20 @@ fn the_recorded_score_is_reached_and_the_readme_says_so() {
     }
 }
 
+/// The experiments that are run by name only: each is in none of the usual ones.
+#[test]
+fn the_recorded_score_of_what_is_run_by_name_is_reached() {
+    let folder = folder();
+    let path = folder.path().join("score.toml");
+    let ended = run(["validate", "scaling", "--record", path.to_str().expect("plain text")]);
+    expect_file!["../../../hitm-lab/score-by-name.toml"].assert_eq(&fs::read_to_string(&path).expect("written"));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    // What was known before confirms nothing, and the six loops have all of their points.
+    let rows = |start: &str| ended.stdout.lines().filter(|line| line.starts_with(start)).collect::<Vec<_>>();
+    assert!(rows("scaling count_atomic,").iter().all(|row| !row.contains("pass")), "{}", ended.stdout);
+    assert_eq!(rows("scaling route_seqlock, 420 threads").len(), 1, "{}", ended.stdout);
+}
+
 /// With another parameter nothing is held against the score, and the output says what was changed.
 #[test]
 fn a_changed_model_says_so() {
@@ -104,7 +118,7 @@ fn refusals_are_one_line() {
     check_refused(
         "validate V99",
         expect![[r#"
-        hitm: experiment `V99`: there is no such one; name some of V1, V2, V3, V4, V5, V6, V7, V11, V12, V13, V14, V15, curves
+        hitm: experiment `V99`: there is no such one; name some of V1, V2, V3, V4, V5, V6, V7, V11, V12, V13, V14, V15, curves, scaling
     "#]],
     );
     check_refused(

@@ -10,6 +10,7 @@
 //! | V7, locks | `locks.rs` |
 //! | V14, a message back and forth | `pipe.rs` |
 //! | V15, independence of the host | `sanity.rs` |
+//! | scaling, six loops on 448 CPUs | `scaling.rs` |
 //!
 //! A number of the model names the published rows that set it (`rows` in `hitm-machine/costs`). A
 //! finding of such a name is a consistency check and never counts as a pass.
@@ -23,6 +24,7 @@ mod ping_pong;
 mod pipe;
 mod readers;
 mod sanity;
+mod scaling;
 mod score;
 mod states;
 
@@ -42,6 +44,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// The policy that machines of its time follow.
     pub fits: Arbitration,
+    /// Whether it belongs to the usual ones; the others are run by name only.
+    pub is_usual: bool,
     run: fn(&Bench) -> Result<Vec<Finding>, Stalled>,
 }
 
@@ -60,7 +64,7 @@ const fn experiment(
     title: &'static str,
     run: fn(&Bench) -> Result<Vec<Finding>, Stalled>,
 ) -> Experiment {
-    Experiment { id, title, fits: Arbitration::LocalFirst, run }
+    Experiment { id, title, fits: Arbitration::LocalFirst, is_usual: true, run }
 }
 
 /// An experiment on machines of 2010, whose curves follow the order of arrival.
@@ -69,11 +73,17 @@ const fn of_2010(
     title: &'static str,
     run: fn(&Bench) -> Result<Vec<Finding>, Stalled>,
 ) -> Experiment {
-    Experiment { id, title, fits: Arbitration::Fifo, run }
+    Experiment { id, title, fits: Arbitration::Fifo, is_usual: true, run }
 }
 
-/// Every experiment, by number; at the end those that the structure was chosen by.
-pub static EXPERIMENTS: [Experiment; 16] = [
+/// An experiment that is run by name only.
+const fn by_name(experiment: Experiment) -> Experiment {
+    Experiment { is_usual: false, ..experiment }
+}
+
+/// Every experiment, by number; at the end those that the structure was chosen by, and those that
+/// are run by name only.
+pub static EXPERIMENTS: [Experiment; 17] = [
     experiment("V1", "hand-off between two CPUs, by distance", ping_pong::classes),
     experiment("V1", "a remote home costs what another package costs", ping_pong::remote_home),
     experiment("V2", "reading before writing", increments::look_before),
@@ -90,4 +100,5 @@ pub static EXPERIMENTS: [Experiment; 16] = [
     experiment("V14", "a message to and fro", pipe::across),
     experiment("V15", "the same whatever the host does", sanity::same_figures),
     experiment("curves", "adds by 1 to 420 CPUs", increments::blind_adds),
+    by_name(experiment("scaling", "six loops by 1 to 420 threads", scaling::loops)),
 ];
