@@ -7,6 +7,7 @@
 
 mod capacity;
 mod error;
+mod ranges;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use self::capacity::Caches;
 pub use self::capacity::{CacheSize, Capacity};
 pub use self::error::CostError;
+pub use self::ranges::{ARBITRATION, Draw, Policies, Range, SEED, policy};
 
 /// A number of a cost table: nanoseconds, or what its name says.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -27,6 +29,9 @@ pub struct Cost {
     /// Lowest and highest that the sources allow, where they disagree enough to matter.
     #[serde(default)]
     pub(crate) band: Option<[f64; 2]>,
+    /// Where the band is from, if `source` does not say so.
+    #[serde(default)]
+    pub(crate) band_source: Option<String>,
     /// Where it is from; `[S..]` are keys of the sources page.
     pub source: String,
     /// The published rows that it was read off: these can confirm nothing.
@@ -77,6 +82,8 @@ pub struct Family {
     /// Whether a transfer between LLC domains of a package pays the crossing when the line's home
     /// is elsewhere.
     pub(crate) home_matters: bool,
+    /// The arbitration policies that measurements allow: see [`Family::likely_policies`].
+    pub policies: Policies,
     /// The clock at which the rows were measured: what happens inside a core or an LLC domain takes
     /// cycles of it.
     #[serde(default)]
@@ -128,7 +135,13 @@ pub struct Family {
 /// A write to a line that is shared across packages costs what one to a line that is owned there
 /// costs.
 fn one_hand_off() -> Cost {
-    Cost { value: 1.0, band: None, source: "no measurement says otherwise: assumption".to_owned(), rows: Vec::new() }
+    Cost {
+        value: 1.0,
+        band: None,
+        band_source: None,
+        source: "no measurement says otherwise: assumption".to_owned(),
+        rows: Vec::new(),
+    }
 }
 
 fn yes() -> bool {
@@ -255,6 +268,52 @@ fn range(name: &str) -> (f64, f64) {
     }
 }
 
+/// The costs that are parameters, by name; `shared` or `unique` says how they are borrowed.
+macro_rules! named_costs {
+    (@ shared $cost:expr) => { &$cost };
+    (@ unique $cost:expr) => { &mut $cost };
+    ($mode:ident, $family:ident, $structure:ident, $paths:ident) => {{
+        let named = [
+            ("clock_ghz", named_costs!(@ $mode $family.clock_ghz)),
+            ("load_hit_ns", named_costs!(@ $mode $family.load_hit)),
+            ("rmw_hit_ns", named_costs!(@ $mode $family.rmw_hit)),
+            ("same_core_ns", named_costs!(@ $mode $family.same_core)),
+            ("same_llc_ns", named_costs!(@ $mode $family.same_llc)),
+            ("other_package_ns", named_costs!(@ $mode $family.other_package)),
+            ("upgrade_other_package_factor", named_costs!(@ $mode $family.upgrade_other_package_factor)),
+            ("llc_read_ns", named_costs!(@ $mode $family.llc_read)),
+            ("memory_local_ns", named_costs!(@ $mode $family.memory_local)),
+            ("memory_remote_ns", named_costs!(@ $mode $family.memory_remote)),
+            ("idle_exit_ns", named_costs!(@ $mode $family.idle_exit)),
+            ("queued_factor", named_costs!(@ $mode $structure.queued_factor)),
+            ("follow_up_hits", named_costs!(@ $mode $structure.follow_up_hits)),
+            ("invalidation_each_ns", named_costs!(@ $mode $structure.invalidation_each)),
+            ("refill_each_ns", named_costs!(@ $mode $structure.refill_each)),
+            ("load_window", named_costs!(@ $mode $structure.load_window)),
+            ("overlapped_misses", named_costs!(@ $mode $structure.overlapped_misses)),
+            ("store_buffer", named_costs!(@ $mode $structure.store_buffer)),
+            ("shared_core_factor", named_costs!(@ $mode $structure.shared_core_factor)),
+            ("transfer_spread", named_costs!(@ $mode $structure.transfer_spread)),
+            ("system_call_ns", named_costs!(@ $mode $paths.system_call)),
+            ("switch_ns", named_costs!(@ $mode $paths.switch)),
+            ("interrupt_send_ns", named_costs!(@ $mode $paths.interrupt_send)),
+            ("interrupt_delivery_ns", named_costs!(@ $mode $paths.interrupt_delivery)),
+            ("interrupt_delivery_other_package_ns", named_costs!(@ $mode $paths.interrupt_delivery_other_package)),
+            ("interrupt_entry_ns", named_costs!(@ $mode $paths.interrupt_entry)),
+            ("idle_notice_ns", named_costs!(@ $mode $paths.idle_notice)),
+            ("timer_slack_ns", named_costs!(@ $mode $paths.timer_slack)),
+            ("page_fault_ns", named_costs!(@ $mode $paths.page_fault)),
+        ];
+        let optional = [
+            ("same_package_remote_home_ns", named_costs!(@ $mode $family.same_package_remote_home).into()),
+            ("other_package_far_ns", named_costs!(@ $mode $family.other_package_far).into()),
+        ];
+        let optional: [(&'static str, Option<_>); 2] = optional;
+        let optional = optional.into_iter().filter_map(|(name, cost)| Some((name, cost?)));
+        named.into_iter().chain(optional).collect::<Vec<_>>()
+    }};
+}
+
 impl Costs {
     /// The costs of a machine of `topology`: its own table, or the nearest family's with a note
     /// that says so.
@@ -318,47 +377,15 @@ impl Costs {
     fn numbers(&mut self) -> Vec<(String, &mut f64)> {
         let (family, structure, paths) = (&mut self.family, &mut self.structure, &mut self.paths);
         let hops = family.same_package.values.iter_mut().enumerate();
-        let hops = hops.map(|(hops, value)| (format!("same_package_ns_hop_{}", hops + 1), value));
-        let optional = [
-            ("same_package_remote_home_ns", &mut family.same_package_remote_home),
-            ("other_package_far_ns", &mut family.other_package_far),
-        ];
-        let optional = optional
-            .into_iter()
-            .filter_map(|(name, cost)| cost.as_mut().map(|cost| (name.to_owned(), &mut cost.value)));
-        let named = [
-            ("clock_ghz", &mut family.clock_ghz),
-            ("load_hit_ns", &mut family.load_hit),
-            ("rmw_hit_ns", &mut family.rmw_hit),
-            ("same_core_ns", &mut family.same_core),
-            ("same_llc_ns", &mut family.same_llc),
-            ("other_package_ns", &mut family.other_package),
-            ("upgrade_other_package_factor", &mut family.upgrade_other_package_factor),
-            ("llc_read_ns", &mut family.llc_read),
-            ("memory_local_ns", &mut family.memory_local),
-            ("memory_remote_ns", &mut family.memory_remote),
-            ("idle_exit_ns", &mut family.idle_exit),
-            ("queued_factor", &mut structure.queued_factor),
-            ("follow_up_hits", &mut structure.follow_up_hits),
-            ("invalidation_each_ns", &mut structure.invalidation_each),
-            ("refill_each_ns", &mut structure.refill_each),
-            ("load_window", &mut structure.load_window),
-            ("overlapped_misses", &mut structure.overlapped_misses),
-            ("store_buffer", &mut structure.store_buffer),
-            ("shared_core_factor", &mut structure.shared_core_factor),
-            ("transfer_spread", &mut structure.transfer_spread),
-            ("system_call_ns", &mut paths.system_call),
-            ("switch_ns", &mut paths.switch),
-            ("interrupt_send_ns", &mut paths.interrupt_send),
-            ("interrupt_delivery_ns", &mut paths.interrupt_delivery),
-            ("interrupt_delivery_other_package_ns", &mut paths.interrupt_delivery_other_package),
-            ("interrupt_entry_ns", &mut paths.interrupt_entry),
-            ("idle_notice_ns", &mut paths.idle_notice),
-            ("timer_slack_ns", &mut paths.timer_slack),
-            ("page_fault_ns", &mut paths.page_fault),
-        ];
-        let named = named.map(|(name, cost)| (name.to_owned(), &mut cost.value));
-        named.into_iter().chain(hops).chain(optional).collect()
+        let hops: Vec<_> = hops.map(|(hops, value)| (format!("same_package_ns_hop_{}", hops + 1), value)).collect();
+        let named = named_costs!(unique, family, structure, paths);
+        named.into_iter().map(|(name, cost)| (name.to_owned(), &mut cost.value)).chain(hops).collect()
+    }
+
+    /// Every number that has a band of its own or could have one, by name.
+    fn named_costs(&self) -> Vec<(&'static str, &Cost)> {
+        let (family, structure, paths) = (&self.family, &self.structure, &self.paths);
+        named_costs!(shared, family, structure, paths)
     }
 
     /// Every number with where it is from: nanoseconds, or what its name says.
@@ -428,7 +455,10 @@ impl Family {
         let clocked =
             [&mut self.load_hit, &mut self.rmw_hit, &mut self.same_core, &mut self.same_llc, &mut self.llc_read];
         let level_2 = self.caches.as_mut().map(|caches| &mut caches.level_2_hit);
-        clocked.into_iter().chain(level_2).for_each(|cost| cost.value *= scale);
+        for cost in clocked.into_iter().chain(level_2) {
+            cost.value *= scale;
+            cost.band.iter_mut().flatten().for_each(|end| *end *= scale);
+        }
         let note = format!(
             "costs inside a core and an LLC domain were measured at {measured} GHz and are scaled to this processor's {clock} GHz"
         );

@@ -61,7 +61,10 @@ pub use account::{Account, Part};
 pub use clock::Clock;
 pub use coherence::{Arbitration, Distance, Kind, Latencies, Moves};
 pub use config::{Coherence, Config, Engine};
-pub use costs::{CacheSize, Capacity, Cost, CostByHops, CostError, CostSet, Costs, Family, Paths, Structure, families};
+pub use costs::{
+    ARBITRATION, CacheSize, Capacity, Cost, CostByHops, CostError, CostSet, Costs, Draw, Family, Paths, Policies,
+    Range, SEED, Structure, families, policy,
+};
 pub use counts::{Hitm, Levels, Misses};
 pub use event_queue::TIME_END;
 pub use exchanges::{Exchange, Exchanged, scope_of_parts};
