@@ -20,6 +20,7 @@ mod plots;
 mod progress;
 mod record;
 mod simulate;
+mod state;
 mod terminal;
 mod workload;
 

@@ -1,4 +1,5 @@
-//! The file of a sweep's finished runs. A run is added as soon as it ends.
+//! The file of the finished runs of a command that can be continued. A run is added as soon as it
+//! ends.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -7,23 +8,23 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use hitm_report::sweep_state::{Finished, Key, Setting, State, line};
+use hitm_report::sweep_state::{Head, Line, State, line};
 
 use crate::digest::digest;
 use crate::failure::Failure;
 
 /// A state file that no other process writes to.
-pub(super) struct StateFile {
+pub(crate) struct StateFile<R: Line> {
     path: PathBuf,
     /// The file, and how many of its bytes are whole lines.
     file: Mutex<(File, u64)>,
     /// The runs that were finished before.
-    finished: BTreeMap<Key, Finished>,
+    finished: BTreeMap<R::Key, R>,
 }
 
 /// Returns the default name of a setting's file: another setting has another name.
-pub(super) fn usual_path(setting: &Setting) -> PathBuf {
-    PathBuf::from(format!("hitm-sweep-{}-{:016x}.jsonl", setting.workload, digest(line(setting).as_bytes())))
+pub(crate) fn usual_path(command: &str, workload: &str, setting: &impl Head) -> PathBuf {
+    PathBuf::from(format!("hitm-{command}-{workload}-{:016x}.jsonl", digest(line(setting).as_bytes())))
 }
 
 fn failure(path: &Path, why: impl Display) -> Failure {
@@ -40,13 +41,13 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     failure(path, format!("{error}; {advice}"))
 }
 
-impl StateFile {
+impl<R: Line> StateFile<R> {
     /// Continues the file at `path`, or begins it.
     ///
     /// # Errors
     /// When the file cannot be read or written, is in use, is no state file, or has another
     /// setting.
-    pub(super) fn open(path: &Path, setting: &Setting) -> Result<Self, Failure> {
+    pub(crate) fn open<S: Head>(path: &Path, setting: &S) -> Result<Self, Failure> {
         if path.is_dir() {
             return Err(failure(path, "it is a folder; name a file in it"));
         }
@@ -55,7 +56,8 @@ impl StateFile {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(failure(path, "another sweep writes to it; wait for its end, or name another file"));
+                let why = format!("another {} writes to it; wait for its end, or name another file", S::WHAT);
+                return Err(failure(path, why));
             }
             Err(TryLockError::Error(error)) => return Err(unwritable(path, &error)),
         }
@@ -71,22 +73,22 @@ impl StateFile {
             file.write_all(head.as_bytes()).map_err(|error| unwritable(path, &error))?;
             Vec::new()
         } else {
-            let state = State::read(text).map_err(|why| failure(path, format!("{why}; {another}")))?;
+            let state = State::<S, R>::read(text).map_err(|why| failure(path, format!("{why}; {another}")))?;
             if let Some(difference) = state.setting.difference(setting) {
-                return Err(failure(path, format!("it is of another sweep: {difference}; {another}")));
+                return Err(failure(path, format!("it is of another {}: {difference}; {another}", S::WHAT)));
             }
             let end = state.whole as u64;
             file.set_len(end).map_err(|error| unwritable(path, &error))?;
             file.seek(SeekFrom::Start(end)).map_err(|error| unwritable(path, &error))?;
             state.runs
         };
-        let finished = finished.into_iter().map(|run| (run.key.clone(), run)).collect();
+        let finished = finished.into_iter().map(|run: R| (run.key(), run)).collect();
         let end = file.stream_position().map_err(|error| unwritable(path, &error))?;
         Ok(Self { path: path.to_owned(), file: Mutex::new((file, end)), finished })
     }
 
     /// Returns a run that was finished before.
-    pub(super) fn find(&self, key: &Key) -> Option<&Finished> {
+    pub(crate) fn find(&self, key: &R::Key) -> Option<&R> {
         self.finished.get(key)
     }
 
@@ -94,7 +96,7 @@ impl StateFile {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn add(&self, run: &Finished) -> Result<(), Failure> {
+    pub(crate) fn add(&self, run: &R) -> Result<(), Failure> {
         let (file, end) = &mut *self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let line = line(run);
         let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());

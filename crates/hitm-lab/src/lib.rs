@@ -3,6 +3,7 @@
 //! - [`Program`]: a probe with its parameters. It is data, so that an experiment can be a row of a
 //!   table.
 //! - [`simulate`] and [`measure`]: run a program on a simulated machine, and on this one.
+//! - [`uncertainty`]: machines drawn from the ranges of the model's parameters.
 //! - [`this`]: compares this machine with a simulation that is built from its measurements.
 //! - [`validate`]: compares published experiments with the model.
 #![forbid(unsafe_code)]
@@ -10,6 +11,7 @@
 mod host;
 mod program;
 pub mod this;
+pub mod uncertainty;
 pub mod validate;
 
 pub use host::{Output, Setting, mean_nanos, measure, simulate};

@@ -41,7 +41,10 @@ pub mod sweep;
 pub mod sweep_state;
 pub mod tables;
 pub mod this_machine;
+pub mod uncertainty;
+pub mod uncertainty_state;
 pub mod validation;
+pub mod validation_uncertainty;
 
 pub use report::{Report, ToReport};
 

@@ -12,7 +12,9 @@ use crate::result::ResultFile;
 use crate::rules::Judged;
 use crate::sweep::Sweep;
 use crate::this_machine::ThisMachine;
+use crate::uncertainty::Uncertainty;
 use crate::validation::Validation;
+use crate::validation_uncertainty::ValidationUncertainty;
 
 /// The value of `schema` in a form's files, and what makes the form's schema.
 type Form = (&'static str, fn(SchemaGenerator) -> Schema);
@@ -26,7 +28,9 @@ const FORMS: &[Form] = &[
     (crate::compare::SCHEMA, SchemaGenerator::into_root_schema_for::<Comparison>),
     (crate::check::SCHEMA, SchemaGenerator::into_root_schema_for::<Checked>),
     (crate::rules::SCHEMA, SchemaGenerator::into_root_schema_for::<Judged>),
+    (crate::uncertainty::SCHEMA, SchemaGenerator::into_root_schema_for::<Uncertainty>),
     (crate::validation::SCHEMA, SchemaGenerator::into_root_schema_for::<Validation>),
+    (crate::validation_uncertainty::SCHEMA, SchemaGenerator::into_root_schema_for::<ValidationUncertainty>),
     (crate::this_machine::SCHEMA, SchemaGenerator::into_root_schema_for::<ThisMachine>),
 ];
 

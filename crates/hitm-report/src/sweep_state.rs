@@ -1,12 +1,14 @@
-//! The finished runs of a sweep: lines of JSON, the setting first, then one line per run. A line is
-//! added when a run ends.
+//! The finished runs of a command that can be continued: lines of JSON, the setting first, then one
+//! line per run. A line is added when a run ends. A sweep's lines have the forms of this module;
+//! other commands have their own.
 //!
-//! A sweep that was interrupted leaves complete lines and at most one incomplete line, which is
+//! A command that was interrupted leaves complete lines and at most one incomplete line, which is
 //! ignored.
 
 use std::fmt;
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Machine;
@@ -14,7 +16,30 @@ use crate::result::Machine;
 /// The form's name and number.
 pub const SCHEMA: &str = "hitm-sweep-state/1";
 
-/// The common setting of all runs of a state file.
+/// The first line of a state file: what all of its runs have in common.
+pub trait Head: DeserializeOwned + Serialize + PartialEq {
+    /// The form's name and number.
+    const SCHEMA: &'static str;
+    /// What is continued, in a word.
+    const WHAT: &'static str;
+
+    /// Returns the name and number of the form that it has.
+    fn schema(&self) -> &str;
+
+    /// Returns the first difference in `other`, in words; `None` without a difference.
+    fn difference(&self, other: &Self) -> Option<String>;
+}
+
+/// Another line of a state file.
+pub trait Line: Clone + DeserializeOwned + Serialize {
+    /// What names a run.
+    type Key: Ord;
+
+    /// Returns the run's key.
+    fn key(&self) -> Self::Key;
+}
+
+/// The common setting of all runs of a sweep.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Setting {
     /// [`SCHEMA`].
@@ -70,11 +95,11 @@ pub struct Key {
 
 /// The contents of a state file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct State {
+pub struct State<S, R> {
     /// The setting.
-    pub setting: Setting,
+    pub setting: S,
     /// The runs, in order of their ends.
-    pub runs: Vec<Finished>,
+    pub runs: Vec<R>,
     /// The number of bytes of the complete lines.
     pub whole: usize,
 }
@@ -90,7 +115,7 @@ pub fn line(form: &impl Serialize) -> String {
     text
 }
 
-impl State {
+impl<S: Head, R: Line> State<S, R> {
     /// Reads a state file.
     ///
     /// # Errors
@@ -100,12 +125,12 @@ impl State {
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut lines = text[..whole].lines();
         let first = lines.next().unwrap_or_default();
-        let setting: Setting = serde_json::from_str(first).map_err(StateError::Setting)?;
-        if setting.schema != SCHEMA {
-            return Err(StateError::OtherSchema(setting.schema));
+        let setting: S = serde_json::from_str(first).map_err(|error| StateError::Setting { what: S::WHAT, error })?;
+        if setting.schema() != S::SCHEMA {
+            return Err(StateError::OtherSchema { known: S::SCHEMA, other: setting.schema().to_owned() });
         }
         let run = |(index, line): (usize, &str)| {
-            serde_json::from_str(line).map_err(|error| StateError::Run { line: index + 2, error })
+            serde_json::from_str(line).map_err(|error| StateError::Run { what: S::WHAT, line: index + 2, error })
         };
         let runs = lines.enumerate().map(run).collect::<Result<_, StateError>>()?;
         Ok(Self { setting, runs, whole })
@@ -117,11 +142,23 @@ impl State {
 #[non_exhaustive]
 pub enum StateError {
     /// Its first line is no setting.
-    Setting(serde_json::Error),
-    /// It has another form, with this name.
-    OtherSchema(String),
+    Setting {
+        /// Of what it should be.
+        what: &'static str,
+        /// Why not.
+        error: serde_json::Error,
+    },
+    /// It has another form.
+    OtherSchema {
+        /// The name of the form that is read.
+        known: &'static str,
+        /// The name of its form.
+        other: String,
+    },
     /// A line is no run.
     Run {
+        /// Of what it should be.
+        what: &'static str,
         /// The line, from 1.
         line: usize,
         /// Why not.
@@ -132,15 +169,15 @@ pub enum StateError {
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Setting(_) => f.write_str("line 1: it is no setting of a sweep, so this is no state file"),
-            Self::OtherSchema(other) => {
-                write!(f, "line 1: `schema` is `{other}` and this version reads `{SCHEMA}`")
+            Self::Setting { what, .. } => write!(f, "line 1: it is no setting of a {what}, so this is no state file"),
+            Self::OtherSchema { known, other } => {
+                write!(f, "line 1: `schema` is `{other}` and this version reads `{known}`")
             }
-            Self::Run { line, error } => {
+            Self::Run { what, line, error } => {
                 // The error's own position refers to one line.
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
-                write!(f, "line {line}: it is no run of a sweep: {why} (at character {})", error.column())
+                write!(f, "line {line}: it is no run of a {what}: {why} (at character {})", error.column())
             }
         }
     }
@@ -149,16 +186,29 @@ impl fmt::Display for StateError {
 impl std::error::Error for StateError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Setting(error) | Self::Run { error, .. } => Some(error),
-            Self::OtherSchema(_) => None,
+            Self::Setting { error, .. } | Self::Run { error, .. } => Some(error),
+            Self::OtherSchema { .. } => None,
         }
     }
 }
 
-impl Setting {
-    /// Returns the first difference in `other`, in words; `None` without a difference.
-    #[must_use]
-    pub fn difference(&self, other: &Self) -> Option<String> {
+impl Line for Finished {
+    type Key = Key;
+
+    fn key(&self) -> Key {
+        self.key.clone()
+    }
+}
+
+impl Head for Setting {
+    const SCHEMA: &'static str = SCHEMA;
+    const WHAT: &'static str = "sweep";
+
+    fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    fn difference(&self, other: &Self) -> Option<String> {
         let micros = |picos: u64| format!("{} us", picos / 1_000_000);
         let names = |setting: &Self| {
             let names: Vec<&str> = setting.machines.iter().map(|machine| machine.name.as_str()).collect();
@@ -194,6 +244,8 @@ impl Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type State = super::State<Setting, Finished>;
 
     fn setting() -> Setting {
         Setting { schema: SCHEMA.to_owned(), workload: "cyclic".to_owned(), warm_up: 4_000_000, ..Setting::default() }

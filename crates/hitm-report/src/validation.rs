@@ -213,7 +213,7 @@ impl Validation {
 const FITTING: &str = "fitting";
 
 /// Returns a figure with four significant digits.
-fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     let digits = if value.abs() >= 1000.0 {
         0
     } else if value.abs() >= 100.0 {

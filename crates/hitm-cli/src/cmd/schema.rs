@@ -1,7 +1,9 @@
 //! `hitm schema`.
 
 use clap::{Args, ValueEnum};
-use hitm_report::{check, compare, job, result, rules, schema, sweep, this_machine, validation};
+use hitm_report::{
+    check, compare, job, result, rules, schema, sweep, this_machine, uncertainty, validation, validation_uncertainty,
+};
 
 use crate::failure::Failure;
 use crate::print_as_it_is;
@@ -19,6 +21,8 @@ pub(crate) struct Schema {
 enum Form {
     /// `hitm run --json` and `hitm c2c --json`.
     Run,
+    /// `hitm run --uncertainty N --json`.
+    Uncertainty,
     /// `hitm sweep --json`.
     Sweep,
     /// What `hitm job` reads.
@@ -33,6 +37,8 @@ enum Form {
     Rules,
     /// `hitm validate --json`.
     Validate,
+    /// `hitm validate --uncertainty N --json`.
+    ValidateUncertainty,
     /// `hitm validate --this --json`.
     ValidateThis,
 }
@@ -41,6 +47,7 @@ impl Schema {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let name = match self.form {
             Form::Run => result::SCHEMA,
+            Form::Uncertainty => uncertainty::SCHEMA,
             Form::Sweep => sweep::SCHEMA,
             Form::Job => job::JOB,
             Form::JobResult => job::DONE,
@@ -48,6 +55,7 @@ impl Schema {
             Form::Check => check::SCHEMA,
             Form::Rules => rules::SCHEMA,
             Form::Validate => validation::SCHEMA,
+            Form::ValidateUncertainty => validation_uncertainty::SCHEMA,
             Form::ValidateThis => this_machine::SCHEMA,
         };
         print_as_it_is(schema::schema(name).expect("every form has a schema").as_bytes())

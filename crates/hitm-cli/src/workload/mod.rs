@@ -93,7 +93,7 @@ impl Setting {
 }
 
 /// The options of a workload's command.
-pub(crate) trait Program: fmt::Debug {
+pub(crate) trait Program: fmt::Debug + Sync {
     /// Returns the default machine of a simulated run.
     fn usual_machine(&self) -> &'static str {
         USUAL_MACHINE

@@ -31,5 +31,6 @@ mod schbench;
 mod sweep;
 #[path = "../../../hitm-topology/tests/it/tool.rs"]
 mod tool;
+mod uncertainty;
 mod validate;
 mod watch;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hitm_machine::{Arbitration, Config, CostSet, Costs, Stalled};
+use hitm_machine::{Arbitration, Config, CostSet, Costs, Draw, Stalled, policy};
 use hitm_memory::Span;
 use hitm_topology::{CpuId, PackageId, Scope, Topology};
 use hitm_workloads::probe::CounterOperation;
@@ -27,6 +27,9 @@ pub struct Bench {
     pub look_ahead: bool,
     /// Parameters of the model with other values, for machines that have them.
     pub model: Vec<(String, f64)>,
+    /// The place of each other parameter in its range; `None` for the tables' values. With it, the
+    /// policy is one that the family's measurements allow, and not [`arbitration`](Self::arbitration).
+    pub draw: Option<Draw>,
 }
 
 impl Bench {
@@ -49,8 +52,13 @@ impl Bench {
             // A machine without that parameter stays as it is: no family has all of them.
             _ = costs.set(name, *value);
         }
-        let config =
-            Config { arbitration: self.arbitration, seed: self.seed, look_ahead: self.look_ahead, ..Config::default() };
+        let mut arbitration = self.arbitration;
+        if let Some(draw) = &self.draw {
+            let fixed: Vec<&str> = self.model.iter().map(|(name, _)| name.as_str()).collect();
+            costs = costs.at(draw, &fixed);
+            arbitration = policy(draw, &costs.family.likely_policies());
+        }
+        let config = Config { arbitration, seed: self.seed, look_ahead: self.look_ahead, ..Config::default() };
         Setting { topology: topology.clone(), costs, config }
     }
 

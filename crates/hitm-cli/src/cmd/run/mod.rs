@@ -2,6 +2,7 @@
 
 mod quick;
 mod series;
+mod uncertain;
 
 use clap::{Args, Subcommand};
 

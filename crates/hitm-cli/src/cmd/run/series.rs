@@ -15,6 +15,7 @@ use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 
 use super::quick;
+use super::uncertain::{self, UncertainArgs};
 use crate::args::{CoherenceArg, HostArg, OutputArgs, refuse_natively};
 use crate::campaign;
 use crate::cases::CaseArgs;
@@ -47,7 +48,9 @@ pub(crate) struct SeriesArgs {
     /// [default: as --seeds].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     max_seeds: Option<u64>,
-    /// Print what the tasks of each role did, and the wakeups by the roles of waker and wakee.
+    #[command(flatten)]
+    uncertain: UncertainArgs,
+    /// Print what the tasks of each role did, and wakeups by roles.
     #[arg(long)]
     roles: bool,
     #[command(flatten)]
@@ -80,7 +83,8 @@ pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Resul
     let arbitrations = series.cases.machine.arbitrations()?;
     series.check_natively()?;
     series.check_seeds(program)?;
-    let setting = Setting { is_quick: series.quick, ..series.cases.setting(series.host) };
+    let is_quick = series.quick || series.uncertain.is_asked();
+    let setting = Setting { is_quick, ..series.cases.setting(series.host) };
     for workload in topologies.iter().flat_map(|topology| program.workloads(topology, &setting)) {
         series.cases.check_stretch(&*workload, series.host)?;
     }
@@ -90,6 +94,9 @@ pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Resul
         return quick::run(&series.cases, program, &setting, mitigations, &machines, &arbitrations);
     }
     let target = output::target("--json", series.output.json.as_deref())?;
+    if series.uncertain.is_asked() {
+        return uncertain::run(&series.uncertain, &series.cases, program, &setting, mitigations, &machines, target);
+    }
     let html = page::target(series.output.html.as_deref())?;
     let file = match series.host {
         HostArg::Simulated => series.simulate(program, &setting, &mitigations, &machines, &arbitrations),
@@ -284,6 +291,7 @@ impl SeriesArgs {
             &[
                 ("--coherence", self.cases.coherence.is_some()),
                 ("--quick", self.quick),
+                ("--uncertainty", self.uncertain.is_asked()),
                 ("--max-seeds", self.max_seeds.is_some()),
                 ("--jobs", self.cases.jobs.is_some()),
             ],

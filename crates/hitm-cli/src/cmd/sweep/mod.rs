@@ -1,7 +1,6 @@
 //! `hitm sweep`: a workload on several numbers of CPUs.
 
 mod folded;
-mod state;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,12 +15,11 @@ use hitm_report::plot::Plot;
 use hitm_report::relative::relative;
 use hitm_report::statistics::mean_of_batches;
 use hitm_report::sweep::{self, Point};
-use hitm_report::sweep_state::{self, Finished, Setting};
+use hitm_report::sweep_state::{self, Finished, Head, Setting};
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
 use self::folded::Folded;
-use self::state::StateFile;
 use crate::args::HostArg;
 use crate::campaign;
 use crate::cases::CaseArgs;
@@ -32,6 +30,7 @@ use crate::output::{self, Target};
 use crate::progress::Progress;
 use crate::record::{empty_file, finished, key, machine_of};
 use crate::simulate::Case;
+use crate::state::{self, StateFile};
 use crate::terminal::{fitted, width};
 use crate::workload::{Chosen, Command, Entry, Program, Stretch, Workload};
 use crate::{digest, interrupt, print};
@@ -201,7 +200,7 @@ impl SweepArgs {
     /// # Errors
     /// When the state file cannot be used.
     fn run_here(&self, setting: &Setting, families: &[Family]) -> Result<(Vec<Finished>, Vec<Failure>), Failure> {
-        let path = self.state.clone().unwrap_or_else(|| state::usual_path(setting));
+        let path = self.state.clone().unwrap_or_else(|| state::usual_path(Setting::WHAT, &setting.workload, setting));
         let state = StateFile::open(&path, setting)?;
         interrupt::keeps(format!("finished runs are in `{}`; the same command goes on", path.display()));
         let (runs, failed) = self.finish(families, &state);
@@ -273,7 +272,7 @@ impl SweepArgs {
 
     /// Runs the cases that are not in the state yet. Returns all runs in the order of the cases,
     /// and the failures.
-    fn finish(&self, families: &[Family], state: &StateFile) -> (Vec<Finished>, Vec<Failure>) {
+    fn finish(&self, families: &[Family], state: &StateFile<Finished>) -> (Vec<Finished>, Vec<Failure>) {
         let (mut runs, mut left) = (Vec::new(), Vec::new());
         for case in families.iter().flat_map(|family| family.points.iter().flatten()) {
             match state.find(&key(case)) {

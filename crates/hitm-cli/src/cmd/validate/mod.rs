@@ -1,7 +1,8 @@
 //! `hitm validate`: published experiments on simulated machines. `this.rs` compares this machine
-//! with its own simulation.
+//! with its own simulation, and `uncertain.rs` draws machines from the model's ranges.
 
 mod this;
+mod uncertain;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,12 +27,19 @@ use crate::{output, print};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
 pub(crate) struct Validate {
-    /// Only these experiments, by number [default: all].
+    /// Only these experiments, by number [default: all but `scaling`].
     #[arg(value_name = "V1")]
     experiments: Vec<String>,
     /// Measure this machine instead, simulate it, and run the same programs on both.
     #[arg(long, conflicts_with_all = ["experiments", "seed", "plot", "jobs", "record"])]
     this: bool,
+    /// Draw this many machines from the ranges that the sources of the model allow, and say which
+    /// published figures are inside the intervals that they give (docs/uncertainty.md).
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000),
+        conflicts_with_all = ["this", "arbitration", "plot", "record"]
+    )]
+    uncertainty: Option<u64>,
     /// Repetitions of every measurement of --this [default: 30].
     #[arg(long, value_name = "N", requires = "this", value_parser = clap::value_parser!(u64).range(1..=10_000), allow_negative_numbers = true)]
     runs: Option<u64>,
@@ -66,6 +74,7 @@ Examples:
   hitm validate V1 V7 --arbitration fifo
   hitm validate --model follow_up_hits=0
   hitm validate --json validate.json --plot plots
+  hitm validate --uncertainty 40           which figures the model's doubt includes
   hitm validate --this                     this machine beside its own simulation
   hitm validate --this --runs 5 --json this.json";
 
@@ -114,6 +123,9 @@ impl Validate {
         self.check_once()?;
         self.check_model()?;
         let target = output::target("--json", self.json.as_deref())?;
+        if let Some(count) = self.uncertainty {
+            return self.on_drawn_machines(&chosen, count as usize, target);
+        }
         let record = output::target("--record", self.record.as_deref())?;
         let plots = self.plot.as_deref().map(crate::plots::Folder::open).transpose()?;
         let (validation, found) = self.validate(&chosen);
@@ -167,7 +179,8 @@ impl Validate {
             return Err(Failure::new(format!("experiment `{unknown}`: there is no such one; name some of {ids}")));
         }
         let wanted = |experiment: &&Experiment| {
-            self.experiments.is_empty() || self.experiments.iter().any(|id| id.eq_ignore_ascii_case(experiment.id))
+            (self.experiments.is_empty() && experiment.is_usual)
+                || self.experiments.iter().any(|id| id.eq_ignore_ascii_case(experiment.id))
         };
         Ok(EXPERIMENTS.iter().filter(wanted).collect())
     }
@@ -198,7 +211,7 @@ impl Validate {
     }
 
     fn bench(&self, arbitration: Arbitration) -> Bench {
-        Bench { arbitration, seed: self.seed, look_ahead: true, model: self.model.clone() }
+        Bench { arbitration, seed: self.seed, look_ahead: true, model: self.model.clone(), draw: None }
     }
 
     /// Returns the report, and the findings that it was made from.
