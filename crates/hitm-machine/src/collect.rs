@@ -78,6 +78,7 @@ impl Results {
         }
         totals.levels = levels(engine, totals.accesses());
         Self {
+            remote: engine.records.remote(),
             clock_ghz: engine.costs.family.clock_ghz.value,
             account: engine.account(),
             line_waits: waits_by_object.into_iter().map(|(name, wait)| (name.to_owned(), wait)).collect(),

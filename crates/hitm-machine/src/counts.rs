@@ -7,23 +7,52 @@ use std::ops::AddAssign;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use hitm_topology::Topology;
+
 use crate::coherence::{Distance, Moves};
 
-/// Misses answered by a core that had modified the line, by its package: their number, or the time
-/// that they waited.
+/// Which HITMs are *remote*: a property of the machine, since its nodes decide what profilers of
+/// Linux call so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remote {
+    /// Those of another package.
+    #[default]
+    Package,
+    /// Those of another LLC domain: each is a node of its own (sub-NUMA clusters, cluster on die).
+    Node,
+}
+
+impl Remote {
+    /// Returns what is remote on a machine. Nodes inside a package count where they are its LLC
+    /// domains, as on Intel's processors; a node of several LLC domains, as on AMD's, does not.
+    #[must_use]
+    pub fn of(topology: &Topology) -> Self {
+        let is_divided = topology.nodes() > topology.packages() && topology.nodes() == topology.llcs();
+        if is_divided { Self::Node } else { Self::Package }
+    }
+
+    /// Returns whether a cache at this distance is remote.
+    #[must_use]
+    pub fn includes(self, distance: Distance) -> bool {
+        distance == Distance::OtherPackage || (self == Self::Node && distance == Distance::SamePackage)
+    }
+}
+
+/// Misses answered by a core that had modified the line, by where it is: their number, or the time
+/// that they waited. [`Remote`] says what is remote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Hitm {
-    /// Misses answered by a core of the same package that had modified the line.
+    /// Misses answered by a core nearby that had modified the line.
     #[serde(rename = "hitm_local")]
     pub local: u64,
-    /// Misses answered by a core of another package that had modified the line.
+    /// Misses answered by a remote core that had modified the line.
     #[serde(rename = "hitm_remote")]
     pub remote: u64,
 }
 
 impl Hitm {
-    /// Returns the sum over packages.
+    /// Returns the sum of both.
     #[must_use]
     pub fn both(self) -> u64 {
         self.local + self.remote
@@ -43,7 +72,7 @@ impl AddAssign for Hitm {
 pub struct Misses {
     /// By the distance of the copy that answered, in the order of [`Distance::ALL`].
     pub distances: [u64; Distance::ALL.len()],
-    /// Their number by the answering package, where a core had modified the line.
+    /// Their number by where the answering core is, where one had modified the line.
     pub hitm: Hitm,
     /// Grants that took the line from other cores.
     pub transfers: u64,
@@ -68,13 +97,14 @@ impl Misses {
         self.distances[distance as usize]
     }
 
-    /// Returns the misses that a cache answered without a modified copy: of the same package, of
-    /// another.
+    /// Returns the misses that a cache answered without a modified copy: a local one, a remote one.
     #[must_use]
-    pub fn clean(&self) -> (u64, u64) {
-        let near: u64 =
-            [Distance::SameCore, Distance::SameLlc, Distance::SamePackage].map(|at| self.at(at)).iter().sum();
-        (near - self.hitm.local, self.at(Distance::OtherPackage) - self.hitm.remote)
+    pub fn clean(&self, remote: Remote) -> (u64, u64) {
+        let caches = [Distance::SameCore, Distance::SameLlc, Distance::SamePackage, Distance::OtherPackage];
+        let sum = |is_remote: bool| -> u64 {
+            caches.into_iter().filter(|at| remote.includes(*at) == is_remote).map(|at| self.at(at)).sum()
+        };
+        (sum(false) - self.hitm.local, sum(true) - self.hitm.remote)
     }
 }
 
@@ -142,5 +172,23 @@ impl AddAssign<&Levels> for Levels {
         self.moves.fallen += moves.fallen;
         self.moves.lost += moves.lost;
         self.moves.flushes += moves.flushes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_die_is_remote_where_it_is_a_node() {
+        let of = |machine: &str| Remote::of(&hitm_topology::parse(machine).expect("a machine"));
+        assert_eq!(of("gnr-2x120-snc3"), Remote::Node);
+        // Two nodes of three dies; CCXs of one node; one LLC a package.
+        for machine in ["gnr-2x120", "epyc-9654-2x96", "clx-2x20", "skx-8x28"] {
+            assert_eq!(of(machine), Remote::Package, "{machine}");
+        }
+        let remote = |remote: Remote| Distance::ALL.into_iter().filter(move |at| remote.includes(*at));
+        assert_eq!(remote(Remote::Package).collect::<Vec<_>>(), [Distance::OtherPackage]);
+        assert_eq!(remote(Remote::Node).collect::<Vec<_>>(), [Distance::SamePackage, Distance::OtherPackage]);
     }
 }

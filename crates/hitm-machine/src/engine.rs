@@ -34,7 +34,7 @@ use crate::arena::{Arena, Extent};
 use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
 use crate::config::{self, Coherence, Config};
 use crate::costs::Costs;
-use crate::counts::Levels;
+use crate::counts::{Levels, Remote};
 use crate::cpu::{Cpu, LoadWindow, Waits};
 use crate::event_queue::{Event, EventQueue, NEVER, Turn, TurnKey};
 use crate::exchanges::Exchanges;
@@ -199,7 +199,7 @@ impl Engine {
         let arena = Arena::new((64 << 20) + topology.cpus() * (192 << 10));
         Self {
             races: config.check_races.then(|| Races::new(topology.cpus())),
-            records: Records::new(),
+            records: Records::new(Remote::of(&topology)),
             permit: Permit::none(),
             tallies: Tallies::none(),
             exchanges: Exchanges::new(&topology),

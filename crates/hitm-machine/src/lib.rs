@@ -65,7 +65,7 @@ pub use costs::{
     ARBITRATION, CacheSize, Capacity, Cost, CostByHops, CostError, CostSet, Costs, Draw, Family, Paths, Policies,
     Range, SEED, Structure, families, policy,
 };
-pub use counts::{Hitm, Levels, Misses};
+pub use counts::{Hitm, Levels, Misses, Remote};
 pub use event_queue::TIME_END;
 pub use exchanges::{Exchange, Exchanged, scope_of_parts};
 pub use faults::{FaultCounts, Faults};

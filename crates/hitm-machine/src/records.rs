@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 use self::misses::{MissRecords, Note};
 use self::table::{Counted, HITS, RECORD, Table};
 use crate::coherence::{AccessId, Grant, Kind, Miss, NO_ACCESS, Request};
+use crate::counts::Remote;
 use crate::results::{Missed, OperationResult};
 use crate::site::{Site, SiteId, Sites};
 
@@ -168,16 +169,22 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub(crate) fn new() -> Self {
+    /// Records of a machine where this is remote.
+    pub(crate) fn new(remote: Remote) -> Self {
         Self {
             operations: Operations::default(),
             sites: Sites::default(),
             table: Table::new(),
-            misses: MissRecords::new(),
+            misses: MissRecords::new(remote),
             invalidations: FxHashMap::default(),
             hits_noted: Vec::with_capacity(NOTES),
             misses_noted: Vec::with_capacity(NOTES),
         }
+    }
+
+    /// Which HITMs are counted as remote.
+    pub(crate) fn remote(&self) -> Remote {
+        self.misses.remote
     }
 
     /// What tells an access from others of its line.
@@ -247,7 +254,7 @@ impl Records {
             self.misses.add(*record, key.kind(), &note);
             let operation = &mut self.operations.all[usize::from(operation)].1;
             operation.accesses += 1;
-            note.count_in(key.kind(), &mut operation.misses);
+            note.count_in(key.kind(), self.misses.remote, &mut operation.misses);
             if invalidator != NO_ACCESS {
                 let invalidation = Invalidation { line, victim: key.0, invalidator };
                 let sum = self.invalidations.entry(invalidation).or_default();
@@ -299,7 +306,7 @@ mod tests {
 
     #[test]
     fn accesses_of_a_line_stay_apart() {
-        let mut records = Records::new();
+        let mut records = Records::new(Remote::Package);
         let here = Site::Code(1);
         let offsets: Vec<usize> = (0..12).collect();
         for offset in offsets {

@@ -8,7 +8,7 @@ use hitm_memory::{Field, Operation};
 
 use crate::account::{Account, Part};
 use crate::coherence::Kind;
-use crate::counts::{Levels, Misses};
+use crate::counts::{Levels, Misses, Remote};
 use crate::exchanges::{self, Exchanged};
 use crate::histogram::Histogram;
 
@@ -127,6 +127,8 @@ impl Totals {
 /// The counts of the measured stretch.
 #[derive(Clone, Debug)]
 pub struct Results {
+    /// Which HITMs are remote.
+    pub remote: Remote,
     /// Gigahertz, to convert time to cycles.
     pub clock_ghz: f64,
     /// The CPUs' time by part, in picoseconds, summed.

@@ -28,12 +28,13 @@ pub enum Layout {
 pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
     let hottest = &run.lines[..run.lines.len().min(lines)];
     let heading = format!(
-        "{}: {}, {} on {}{}",
+        "{}: {}, {} on {}{}{}",
         run.host,
         run.workload,
         run.mitigation,
         run.machine,
-        if run.arbitration.is_empty() { String::new() } else { format!(", arbitration {}", run.arbitration) }
+        if run.arbitration.is_empty() { String::new() } else { format!(", arbitration {}", run.arbitration) },
+        if run.remote_is_node { "; remote is another node" } else { "" }
     );
     let mut text = render_lines(&heading, hottest, run.waited(), layout);
     let left = run.lines.len() - hottest.len();

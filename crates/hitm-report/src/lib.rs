@@ -34,6 +34,7 @@ mod reordered;
 mod report;
 pub mod result;
 pub mod rules;
+pub mod sampled;
 pub mod schema;
 pub mod statistics;
 pub mod summary;

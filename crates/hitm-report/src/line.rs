@@ -318,7 +318,7 @@ impl Names<'_> {
             hits: access.hits,
             misses: count,
             hitm,
-            clean: misses.clean(),
+            clean: misses.clean(self.results.remote),
             memory: (misses.at(Distance::Memory), misses.at(Distance::RemoteMemory)),
             cycles: (
                 self.mean(misses.hitm_wait.remote, hitm.remote),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use hitm_machine::{Account, Part, Results};
+use hitm_machine::{Account, Part, Remote, Results};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -272,6 +272,10 @@ pub struct Run {
     /// The fields of the objects that have one of the lines, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub layouts: BTreeMap<String, Vec<LayoutField>>,
+    /// Whether a HITM is remote if it is of another node, and not only if it is of another package:
+    /// on machines whose packages are divided into nodes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remote_is_node: bool,
     /// The lines, the longest waits first.
     pub lines: Vec<Line>,
     /// Whether the measured stretch has no event that the metric counts.
@@ -308,6 +312,7 @@ impl Run {
             misses: results.totals.misses.count(),
             switches: results.totals.resumes,
             cycles_waited: results.cycles(results.waited()),
+            remote_is_node: results.remote == Remote::Node,
             cores: results.cores.iter().map(shares).collect(),
             exchanged: exchanged(results, &results.exchanged),
             layouts: layouts.collect(),

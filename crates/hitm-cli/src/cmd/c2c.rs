@@ -15,7 +15,7 @@ use crate::{output, print};
 /// invalidated the waiter's copy.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm run ffmpeg --json result.json\n  hitm c2c result.json --mitigation baseline --lines 3\n  hitm c2c result.json --layout mail"
+    after_help = "Examples:\n  hitm run ffmpeg --json result.json\n  hitm c2c result.json --mitigation baseline --lines 3\n  hitm c2c result.json --layout mail --sampled 0.15"
 )]
 pub(crate) struct C2c {
     /// A file that `--json` wrote.
@@ -29,9 +29,21 @@ pub(crate) struct C2c {
     /// Form of the report.
     #[arg(long, value_enum, default_value = "brief")]
     layout: LayoutArg,
+    /// Count as `perf c2c` samples: HITMs of loads only, and this part of the locked operations as
+    /// loads; 0.1 to 0.2 in published reports [default: all HITMs, all locked operations].
+    #[arg(long, value_name = "PART", value_parser = part, allow_negative_numbers = true)]
+    sampled: Option<f64>,
     /// Write the shown lines to this file, as JSON: a small result file, to keep or to send.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+/// Parses a part of a whole.
+fn part(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
+        _ => Err("not a number from 0 to 1".to_owned()),
+    }
 }
 
 /// Stores that are named per field as having invalidated a copy, in a file that `--json` writes.
@@ -56,6 +68,13 @@ impl C2c {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let file = read(&self.file)?;
         let wanted = |mitigation: &str| self.mitigation.as_ref().is_none_or(|wanted| wanted == mitigation);
+        let file = match self.sampled {
+            Some(part) => {
+                let runs = file.runs.iter().map(|run| hitm_report::sampled::sampled(run, part)).collect();
+                ResultFile { runs, ..file }
+            }
+            None => file,
+        };
         let runs: Vec<_> = file.runs.iter().filter(|run| wanted(&run.mitigation)).collect();
         if file.runs.is_empty() {
             let path = self.file.display();

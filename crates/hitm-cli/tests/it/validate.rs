@@ -118,7 +118,7 @@ fn refusals_are_one_line() {
     check_refused(
         "validate V99",
         expect![[r#"
-        hitm: experiment `V99`: there is no such one; name some of V1, V2, V3, V4, V5, V6, V7, V11, V12, V13, V14, V15, curves, scaling
+        hitm: experiment `V99`: there is no such one; name some of V1, V2, V3, V4, V5, V6, V7, V11, V12, V13, V14, V15, curves, HITMs, scaling
     "#]],
     );
     check_refused(

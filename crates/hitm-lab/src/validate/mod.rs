@@ -10,6 +10,7 @@
 //! | V7, locks | `locks.rs` |
 //! | V14, a message back and forth | `pipe.rs` |
 //! | V15, independence of the host | `sanity.rs` |
+//! | HITMs, local and remote ones of the root domain | `remote.rs` |
 //! | scaling, six loops on 448 CPUs | `scaling.rs` |
 //!
 //! A number of the model names the published rows that set it (`rows` in `hitm-machine/costs`). A
@@ -23,6 +24,7 @@ mod misses;
 mod ping_pong;
 mod pipe;
 mod readers;
+mod remote;
 mod sanity;
 mod scaling;
 mod score;
@@ -83,7 +85,7 @@ const fn by_name(experiment: Experiment) -> Experiment {
 
 /// Every experiment, by number; at the end those that the structure was chosen by, and those that
 /// are run by name only.
-pub static EXPERIMENTS: [Experiment; 17] = [
+pub static EXPERIMENTS: [Experiment; 18] = [
     experiment("V1", "hand-off between two CPUs, by distance", ping_pong::classes),
     experiment("V1", "a remote home costs what another package costs", ping_pong::remote_home),
     experiment("V2", "reading before writing", increments::look_before),
@@ -100,5 +102,6 @@ pub static EXPERIMENTS: [Experiment; 17] = [
     experiment("V14", "a message to and fro", pipe::across),
     experiment("V15", "the same whatever the host does", sanity::same_figures),
     experiment("curves", "adds by 1 to 420 CPUs", increments::blind_adds),
+    by_name(experiment("HITMs", "local and remote HITMs of the root domain", remote::shares)),
     by_name(experiment("scaling", "six loops by 1 to 420 threads", scaling::loops)),
 ];

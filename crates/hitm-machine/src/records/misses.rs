@@ -5,7 +5,7 @@
 
 use super::blocks::{Block, Blocks};
 use crate::coherence::{Distance, Kind};
-use crate::counts::Misses;
+use crate::counts::{Misses, Remote};
 use crate::results::Missed;
 
 /// A miss, as far as the record of its access keeps it.
@@ -48,23 +48,20 @@ impl Note {
         }
     }
 
-    /// Counts the miss of an access of this kind.
+    /// Counts the miss of an access of this kind, on a machine where this is remote.
     #[inline]
-    pub(super) fn count_in(&self, kind: Kind, misses: &mut Misses) {
+    pub(super) fn count_in(&self, kind: Kind, remote: Remote, misses: &mut Misses) {
         let Self { wait, distance, .. } = *self;
         misses.distances[distance as usize] += 1;
         misses.wait += wait;
         misses.kernel_wait += if self.kernel { wait } else { 0 };
         if self.dirty {
-            match distance {
-                Distance::OtherPackage => {
-                    misses.hitm.remote += 1;
-                    misses.hitm_wait.remote += wait;
-                }
-                _ => {
-                    misses.hitm.local += 1;
-                    misses.hitm_wait.local += wait;
-                }
+            if remote.includes(distance) {
+                misses.hitm.remote += 1;
+                misses.hitm_wait.remote += wait;
+            } else {
+                misses.hitm.local += 1;
+                misses.hitm_wait.local += wait;
             }
         }
         // What stood in a level 3 was no core's.
@@ -96,7 +93,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, kind: Kind, note: &Note) {
+    fn add(&mut self, kind: Kind, remote: Remote, note: &Note) {
         let Note { cpu, wait, .. } = *note;
         let word = cpu as usize / 64;
         if word >= self.cpus.len() {
@@ -106,21 +103,22 @@ impl Sums {
         self.missed.cpus += u32::from(self.cpus[word] & bit == 0);
         self.cpus[word] |= bit;
         self.missed.waits.record(wait);
-        note.count_in(kind, &mut self.missed.misses);
+        note.count_in(kind, remote, &mut self.missed.misses);
     }
 }
 
 /// The records of all accesses that missed.
 #[derive(Debug)]
 pub(super) struct MissRecords {
+    pub(super) remote: Remote,
     records: Vec<Record>,
     packed: Blocks<u64>,
     sums: Vec<Sums>,
 }
 
 impl MissRecords {
-    pub(super) fn new() -> Self {
-        Self { records: Vec::new(), packed: Blocks::new(0), sums: Vec::new() }
+    pub(super) fn new(remote: Remote) -> Self {
+        Self { remote, records: Vec::new(), packed: Blocks::new(0), sums: Vec::new() }
     }
 
     /// A record without a miss; returns its number, from 1.
@@ -145,19 +143,19 @@ impl MissRecords {
                     *count += 1;
                     return;
                 }
-                self.sums.push(Self::sum(kind, &self.packed.of(*misses)[..*count as usize]));
+                self.sums.push(Self::sum(kind, self.remote, &self.packed.of(*misses)[..*count as usize]));
                 self.packed.give_back(*misses);
                 let sums = self.sums.len() - 1;
                 *record = Record::Many(sums as u32);
                 sums
             }
         };
-        self.sums[sums].add(kind, note);
+        self.sums[sums].add(kind, self.remote, note);
     }
 
-    fn sum(kind: Kind, misses: &[u64]) -> Sums {
+    fn sum(kind: Kind, remote: Remote, misses: &[u64]) -> Sums {
         let mut sums = Sums::default();
-        misses.iter().for_each(|&packed| sums.add(kind, &Note::unpack(packed)));
+        misses.iter().for_each(|&packed| sums.add(kind, remote, &Note::unpack(packed)));
         sums
     }
 
@@ -168,7 +166,9 @@ impl MissRecords {
         let copy = |sums: &Sums| (sums.missed.clone(), sums.cpus.clone());
         match self.records[record as usize - 1] {
             Record::Many(sums) => copy(&self.sums[sums as usize]),
-            Record::Few { misses, count } => copy(&Self::sum(kind, &self.packed.of(misses)[..count as usize])),
+            Record::Few { misses, count } => {
+                copy(&Self::sum(kind, self.remote, &self.packed.of(misses)[..count as usize]))
+            }
         }
     }
 }
@@ -202,12 +202,12 @@ mod tests {
         };
         // The last misses wait too long to be kept one by one.
         for times in [1, FEW, FEW + 1, 40, 50] {
-            let mut records = MissRecords::new();
+            let mut records = MissRecords::new(Remote::Package);
             let (record, long) = (records.begin(), records.begin());
             records.add(long, Kind::Store, &note(48));
             (0..times).for_each(|index| records.add(record, Kind::Store, &note(index)));
             let mut expect = Sums::default();
-            (0..times).for_each(|index| expect.add(Kind::Store, &note(index)));
+            (0..times).for_each(|index| expect.add(Kind::Store, Remote::Package, &note(index)));
             let text = |missed: &Missed| format!("{missed:?}");
             assert_eq!(text(&records.missed(record, Kind::Store).0), text(&expect.missed), "{times} misses");
             assert_eq!(records.missed(long, Kind::Store).0.misses.wait, 1 << 48);

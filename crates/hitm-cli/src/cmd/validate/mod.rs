@@ -27,7 +27,7 @@ use crate::{output, print};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
 pub(crate) struct Validate {
-    /// Only these experiments, by number [default: all but `scaling`].
+    /// Only these experiments, by number [default: all but `HITMs` and `scaling`].
     #[arg(value_name = "V1")]
     experiments: Vec<String>,
     /// Measure this machine instead, simulate it, and run the same programs on both.
