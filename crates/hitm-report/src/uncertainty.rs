@@ -1,12 +1,14 @@
 //! The output of `hitm run --uncertainty`: what machines that were drawn from the ranges of the
 //! model's parameters say of mitigations, and which parameters decide it.
 
+mod words;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::columns::{Align, Columns};
+use self::words::{in_words, order_in_words};
 use crate::json::json_text;
 use crate::result::{Better, Machine};
 
@@ -233,12 +235,15 @@ impl Study {
         self.conclusions = conclusions;
     }
 
+    /// Returns by how much a mitigation was better in its publication, as a fraction.
+    fn published_gain(&self, mitigation: &str) -> Option<f64> {
+        let ratio = self.published.get(mitigation)?;
+        Some(if self.better == Better::Higher { ratio - 1.0 } else { 1.0 / ratio - 1.0 })
+    }
+
     fn covered(&self, gains: &[(usize, Conclusion)]) -> Option<Coverage> {
-        let known: Vec<(f64, &Conclusion)> = gains
-            .iter()
-            .filter_map(|(_, gain)| Some((self.published.get(&gain.mitigation)? - 1.0, gain)))
-            .map(|(ratio, gain)| (if self.better == Better::Higher { ratio } else { -ratio / (1.0 + ratio) }, gain))
-            .collect();
+        let known: Vec<(f64, &Conclusion)> =
+            gains.iter().filter_map(|(_, gain)| Some((self.published_gain(&gain.mitigation)?, gain))).collect();
         let mut widths: Vec<f64> = known.iter().map(|(_, gain)| gain.high - gain.low).collect();
         widths.sort_by(f64::total_cmp);
         (!known.is_empty()).then(|| Coverage {
@@ -247,66 +252,6 @@ impl Study {
             median_width: quantile(&widths, 0.5),
             no_effect_error: known.iter().map(|(published, _)| published.abs()).sum::<f64>() / known.len() as f64,
         })
-    }
-
-    fn render(&self, width: usize) -> String {
-        let in_trajectories = self.machines.iter().filter(|drawn| drawn.trajectory.is_some()).count();
-        let profile = if self.profile.is_empty() { String::new() } else { format!(" {}", self.profile) };
-        let mut text = format!(
-            "{}{profile}, simulated on machines like {} ({} CPUs): {} for the intervals, {in_trajectories} for the effects of {} parameters; arbitration {}\n",
-            self.workload,
-            self.machine.name,
-            self.machine.cpus,
-            self.machines.len() - in_trajectories,
-            self.parameters.len() + usize::from(self.policies.len() > 1),
-            self.policies.join(" or "),
-        );
-        let compared = self.mitigations.first().map_or("", String::as_str);
-        text.push_str(&format!(
-            "{}: gain over {compared} on the same machine with the same seed, 90 % of the machines between\n\n",
-            self.metric.replace('_', " ")
-        ));
-        let mut table = Columns::new(&[
-            ("", Align::Left),
-            ("from\n[%]", Align::Right),
-            ("median\n[%]", Align::Right),
-            ("to\n[%]", Align::Right),
-            ("machines\nthat gain", Align::Right),
-            ("published\n[%]", Align::Right),
-        ]);
-        for gain in self.conclusions.iter().filter(|gain| gain.over == compared) {
-            let published = self.published.get(&gain.mitigation);
-            table.row(vec![
-                gain.mitigation.clone(),
-                percent(gain.low),
-                percent(gain.median),
-                percent(gain.high),
-                format!("{:.0} %", 100.0 * gain.share),
-                published.map_or_else(|| "-".to_owned(), |ratio| percent(ratio - 1.0)),
-            ]);
-        }
-        if self.conclusions.is_empty() {
-            text.push_str("no machine completed a unit of work: ask for a longer --duration\n");
-            return text;
-        }
-        text.push_str(&table.render(width));
-        text.push('\n');
-        for conclusion in &self.conclusions {
-            text.push_str(&format!("{}\n", conclusion.words));
-            if !conclusion.decided_by.is_empty() {
-                let effect = |effect: &Effect| format!("{} ({:.1} points)", effect.parameter, 100.0 * effect.effect);
-                let effects: Vec<String> = conclusion.decided_by.iter().map(effect).collect();
-                text.push_str(&format!("  decided by {}\n", effects.join(", ")));
-            }
-        }
-        if let Some(Coverage { published, inside, median_width, no_effect_error }) = &self.coverage {
-            text.push_str(&format!(
-                "{inside} of {published} published gains are inside their intervals, whose median width is {:.1} points; `no effect` is {:.1} points off in the mean\n",
-                100.0 * median_width,
-                100.0 * no_effect_error
-            ));
-        }
-        text
     }
 }
 
@@ -330,40 +275,6 @@ impl Uncertainty {
         }
         text
     }
-}
-
-fn percent(part: f64) -> String {
-    format!("{:+.1}", 100.0 * part)
-}
-
-/// Says what a gain is.
-fn in_words(gain: Conclusion) -> Conclusion {
-    let Conclusion { ref mitigation, low, high, share, .. } = gain;
-    let on = |share: f64| format!("on {:.0} % of the machines", 100.0 * share);
-    let whole = |part: f64| format!("{:.0}", 100.0 * part);
-    let words = if share >= ENOUGH {
-        format!("{mitigation} gains {} to {} %, {}", whole(low), whole(high), on(share))
-    } else if share <= 1.0 - ENOUGH {
-        format!("{mitigation} loses {} to {} %, {}", whole(-high), whole(-low), on(1.0 - share))
-    } else {
-        let (low, high) = (percent(low), percent(high));
-        format!("whether {mitigation} gains is undetermined: {low} to {high} %, a gain {}", on(share))
-    };
-    Conclusion { words, ..gain }
-}
-
-/// Says what an order is.
-fn order_in_words(order: Conclusion) -> Conclusion {
-    let Conclusion { ref mitigation, ref over, share, .. } = order;
-    let percent = 100.0 * share;
-    let words = if order.is_determined {
-        format!("{mitigation} is ahead of {over} on {percent:.0} % of the machines")
-    } else {
-        format!(
-            "the order of {mitigation} and {over} is undetermined: the first is ahead on {percent:.0} % of the machines"
-        )
-    };
-    Conclusion { words, ..order }
 }
 
 /// Returns the quantile of sorted values, between two of them in proportion.
