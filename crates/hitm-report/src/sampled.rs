@@ -1,8 +1,8 @@
 //! A run's lines as `perf c2c` counts them on hardware, to stand beside a published report.
 //!
-//! `perf c2c` counts HITMs of loads only. It samples loads by their latency, and a locked operation
-//! is sampled less often than a load: in published reports of lines with both, a tenth to a fifth
-//! as often. Here that part is given. Stores and waits of stores are as counted.
+//! `perf c2c` counts HITMs of loads only. It samples loads by their latency, and a
+//! read-modify-write is sampled less often than a load: in published reports of lines with both, a
+//! tenth to a fifth as often. Here that part is given. Stores and waits of stores are as counted.
 
 use hitm_machine::{Hitm, Kind};
 

@@ -29,8 +29,8 @@ pub(crate) struct C2c {
     /// Form of the report.
     #[arg(long, value_enum, default_value = "brief")]
     layout: LayoutArg,
-    /// Count as `perf c2c` samples: HITMs of loads only, and this part of the locked operations as
-    /// loads; 0.1 to 0.2 in published reports [default: all HITMs, all locked operations].
+    /// Count as `perf c2c` samples: HITMs of loads only, and this part of the read-modify-writes as
+    /// loads; 0.1 to 0.2 in published reports [default: all of both].
     #[arg(long, value_name = "PART", value_parser = part, allow_negative_numbers = true)]
     sampled: Option<f64>,
     /// Write the shown lines to this file, as JSON: a small result file, to keep or to send.

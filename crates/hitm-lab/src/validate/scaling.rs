@@ -36,7 +36,7 @@ struct Loop {
 /// The list has ten elements there.
 const ELEMENTS: usize = 10;
 
-/// The time of loops whose CPUs wait for nobody: hundreds of operations, after a warm-up in which
+/// The time of loops whose CPUs wait for no other CPU: hundreds of operations, after a warm-up in which
 /// hundreds of CPUs fetch the list.
 const ALONE: Span = Span::from_micros(10);
 

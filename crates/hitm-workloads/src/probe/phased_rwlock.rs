@@ -24,7 +24,7 @@
 //!
 //! Each is a read-modify-write of the same word, so later ones continue the release sequences.
 //!
-//! **Limits.** Who waits spins; the library's waiters sleep. Writers are not served in order.
+//! **Limits.** A waiter spins; the library's waiters sleep. Writers are not served in order.
 
 use std::sync::atomic::Ordering;
 

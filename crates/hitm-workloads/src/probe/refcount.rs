@@ -111,14 +111,16 @@ impl<P: Platform> Probe<P> for Refcount<P> {
             let references = counted.parts.cell(&counted.element.references, cpu);
             // Relaxed: a CPU that has found the element may use it; the count keeps the element
             // alive.
-            // Release: orders the use of the element before the decrement. It would pair with an
-            // Acquire by a CPU that frees the element at a count of 0; no CPU does so here.
             match self.by {
                 CountBy::Add => {
                     references.fetch_add(1, Ordering::Relaxed);
+                    // Release: orders the use of the element before the decrement. It would pair
+                    // with an Acquire by a CPU that frees the element at a count of 0; no CPU does
+                    // so here.
                     references.fetch_sub(1, Ordering::Release);
                 }
                 CountBy::LoadCas => {
+                    // Relaxed, Release: as above.
                     add_after_load(references, 1, Ordering::Relaxed);
                     add_after_load(references, -1, Ordering::Release);
                 }

@@ -2,7 +2,7 @@
 //! the model's parameters, and which parameters decide it.
 //!
 //! Every mitigation runs on every machine with that machine's seed, so that a gain is a comparison
-//! on one machine. What is fitted is fitted anew on each machine's baseline.
+//! on one machine. What is fitted is fitted again on each machine's baseline.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
