@@ -36,8 +36,8 @@ struct Loop {
 /// The list has ten elements there.
 const ELEMENTS: usize = 10;
 
-/// The time of loops whose CPUs wait for no other CPU: hundreds of operations, after a warm-up in which
-/// hundreds of CPUs fetch the list.
+/// The time of loops whose CPUs wait for no other CPU: hundreds of operations, after a warm-up in
+/// which hundreds of CPUs fetch the list.
 const ALONE: Span = Span::from_micros(10);
 
 fn counter(scope: Scope, operation: CounterOperation, time: Span) -> Program {
