@@ -17,7 +17,7 @@ use crate::{compare, compare_latencies, kernel};
 pub(crate) struct Size {
     pub(crate) rounds: usize,
     /// The operations per round, in cases that time them together.
-    operations: u64,
+    pub(crate) operations: u64,
     /// The operations per round, in cases that time each one.
     pub(crate) events: usize,
 }
@@ -48,7 +48,8 @@ impl Size {
 /// The name of a runtime, and its function for a case.
 pub(crate) type Contender<T> = (&'static str, fn(Size) -> T);
 
-type Case = (&'static str, fn(&'static str, Size));
+/// A case: its name and what runs it.
+pub(crate) type Case = (&'static str, fn(&'static str, Size));
 
 pub(crate) const ALL: [Case; 6] = [
     ("spawn_join", |case, size| {
@@ -301,9 +302,27 @@ const LOAD: usize = 4;
 const BETWEEN: Duration = Duration::from_millis(1);
 
 pub(crate) fn work() {
+    work_for(PIECE);
+}
+
+fn work_for(piece: Duration) {
     let start = Instant::now();
-    while start.elapsed() < PIECE {
+    while start.elapsed() < piece {
         black_box(start);
+    }
+}
+
+/// The load beside a task that waits for events: tasks, and how long each works at a time.
+#[derive(Clone, Copy)]
+struct Hogs(usize, Duration);
+
+impl Hogs {
+    fn usual() -> Self {
+        Self(LOAD * threads(), PIECE)
+    }
+
+    fn many() -> Self {
+        Self(crate::services::hogs(), 2 * PIECE)
     }
 }
 
@@ -367,6 +386,15 @@ async fn listen(size: Size, event: Arc<Event>, over: Arc<AtomicBool>, latencies:
 }
 
 fn wake_latency<R: Rival>(size: Size) -> Vec<Duration> {
+    latency::<R>(size, Hogs::usual())
+}
+
+/// As `wake_latency`, among 100 tasks per thread that work 100 us at a time.
+pub(crate) fn urgent<R: Rival>(size: Size) -> Vec<Duration> {
+    latency::<R>(size, Hogs::many())
+}
+
+fn latency<R: Rival>(size: Size, Hogs(hogs, piece): Hogs) -> Vec<Duration> {
     with_events(size, |event, over| {
         let (runtime, latencies) = (R::start(), Arc::new(Mutex::new(Vec::new())));
         let shared = latencies.clone();
@@ -376,13 +404,13 @@ fn wake_latency<R: Rival>(size: Size) -> Vec<Duration> {
                 R::spawn(&handle, async move {
                     // Relaxed: a flag.
                     while !over.load(Ordering::Relaxed) {
-                        work();
+                        work_for(piece);
                         R::yield_now(&inner).await;
                     }
                     0
                 })
             };
-            let tasks: Vec<_> = (0..LOAD * threads()).map(load).collect();
+            let tasks: Vec<_> = (0..hogs).map(load).collect();
             R::spawn(&handle, async move {
                 listen(size, event, over, shared).await;
                 0
@@ -398,6 +426,15 @@ fn wake_latency<R: Rival>(size: Size) -> Vec<Duration> {
 }
 
 fn wake_latency_urgent(size: Size) -> Vec<Duration> {
+    latency_urgent(size, Hogs::usual(), Priority::default())
+}
+
+/// As `urgent`, with a priority.
+pub(crate) fn urgent_hitm<const FAIR: bool>(size: Size) -> Vec<Duration> {
+    latency_urgent(size, Hogs::many(), if FAIR { Priority::fair(0) } else { Priority::default() })
+}
+
+fn latency_urgent(size: Size, Hogs(hogs, piece): Hogs, others: Priority) -> Vec<Duration> {
     with_events(size, |event, over| {
         let (runtime, latencies) = (<Hitm>::start(), Arc::new(Mutex::new(Vec::new())));
         let shared = latencies.clone();
@@ -405,15 +442,15 @@ fn wake_latency_urgent(size: Size) -> Vec<Duration> {
             let waits = handle.spawn(Priority::fifo(90), listen(size, event, over.clone(), shared));
             let load = |_| {
                 let (inner, over) = (handle.clone(), over.clone());
-                handle.spawn((), async move {
+                handle.spawn(others, async move {
                     // Relaxed: a flag.
                     while !over.load(Ordering::Relaxed) {
-                        work();
+                        work_for(piece);
                         inner.checkpoint().await;
                     }
                 })
             };
-            let tasks: Vec<_> = (0..LOAD * threads()).map(load).collect();
+            let tasks: Vec<_> = (0..hogs).map(load).collect();
             waits.await.expect("it does not panic");
             for task in tasks {
                 task.await.expect("it does not panic");

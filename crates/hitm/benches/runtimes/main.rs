@@ -10,6 +10,11 @@
 //! | `yield_storm` | a yield of one of 64 tasks that do nothing else |
 //! | `wake_latency` | an event until the waiting task is polled, while every thread has four tasks that work 50 us at a time |
 //!
+//! The module `suites` has the shapes of async-executor's and Tokio's own benchmarks, and
+//! fork-join; `services` has an urgent task among 100 hogs per thread, sleeps beside a blocked
+//! thread, and the memory and CPU time of tasks that wait. `--busy=8` runs eight processes beside
+//! that compute all the time, and `--rounds=15` makes as many rounds.
+//!
 //! Each runtime has one thread per CPU that this process may use. A round runs every runtime once,
 //! so that a disturbance of the machine affects all of them. The figures are the medians of the
 //! rounds. For `wake_latency`, the figures are the median and the 99th percentile of the events of
@@ -29,9 +34,12 @@
 //! installed. `hitm, fair` uses fair tasks; hitm's other rows use real-time tasks of one priority.
 //! Rayon has no tasks that wait, so it only takes part in `spawn_join`, with closures.
 
+mod busy;
 mod cases;
 mod kernel;
 mod rivals;
+mod services;
+mod suites;
 
 use std::time::{Duration, Instant};
 
@@ -46,6 +54,12 @@ struct Row {
     p99: Option<f64>,
 }
 
+impl Row {
+    fn new(name: &'static str) -> Self {
+        Self { name, nanos: Vec::new(), p99: None }
+    }
+}
+
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -53,7 +67,7 @@ fn median(values: &mut [f64]) -> f64 {
 
 /// Runs `contenders` round by round and prints the results. Each returns the time per operation.
 fn compare(case: &str, size: Size, contenders: &[Contender<f64>]) {
-    let mut rows: Vec<Row> = contenders.iter().map(|&(name, _)| Row { name, nanos: Vec::new(), p99: None }).collect();
+    let mut rows: Vec<Row> = contenders.iter().map(|&(name, _)| Row::new(name)).collect();
     for _ in 0..size.rounds {
         for (row, (_, run)) in rows.iter_mut().zip(contenders) {
             row.nanos.push(run(size));
@@ -64,7 +78,7 @@ fn compare(case: &str, size: Size, contenders: &[Contender<f64>]) {
 
 /// Compares as `compare` does, for cases that time each operation.
 fn compare_latencies(case: &str, size: Size, contenders: &[Contender<Vec<Duration>>]) {
-    let mut rows: Vec<Row> = contenders.iter().map(|&(name, _)| Row { name, nanos: Vec::new(), p99: None }).collect();
+    let mut rows: Vec<Row> = contenders.iter().map(|&(name, _)| Row::new(name)).collect();
     for _ in 0..size.rounds {
         for (row, (_, run)) in rows.iter_mut().zip(contenders) {
             row.nanos.extend(run(size).iter().map(|latency| latency.as_secs_f64() * 1e9));
@@ -94,12 +108,20 @@ fn main() {
     if arguments.iter().any(|argument| argument == kernel::ECHO) {
         return kernel::echo();
     }
-    let size = if arguments.iter().any(|argument| argument == "--bench") { Size::FULL } else { Size::TINY };
+    if arguments.iter().any(|argument| argument == busy::BURN) {
+        return busy::burn();
+    }
+    let mut size = if arguments.iter().any(|argument| argument == "--bench") { Size::FULL } else { Size::TINY };
+    if let Some(rounds) = arguments.iter().find_map(|argument| argument.strip_prefix("--rounds=")?.parse().ok()) {
+        size.rounds = rounds;
+    }
     let wanted = arguments.iter().find(|argument| !argument.starts_with("--"));
     let threads = rivals::threads();
     println!("runtimes: {threads} threads each, {} rounds; measured, this machine, this run", size.rounds);
+    println!("load average at the beginning: {}", busy::load_average());
     let start = Instant::now();
-    for (case, run) in cases::ALL {
+    let _busy = busy::Neighbours::start(arguments.iter().find_map(|argument| busy::asked(argument)).unwrap_or(0));
+    for (case, run) in cases::ALL.into_iter().chain(suites::ALL).chain(services::ALL) {
         if wanted.is_none_or(|wanted| case.contains(wanted.as_str())) {
             run(case, size);
         }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use hitm::sync::Queue;
 use hitm::{NativeRuntime, Priority, SpawnOptions};
@@ -13,8 +14,16 @@ pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A task that is joined by awaiting it.
-pub(crate) type Joined<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A task that is joined by awaiting it. It does not panic.
+pub(crate) struct Joined<J>(J);
+
+impl<J: Future<Output = Result<u64, E>> + Unpin, E: std::fmt::Debug> Future for Joined<J> {
+    type Output = u64;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<u64> {
+        Pin::new(&mut self.0).poll(context).map(|result| result.expect("it does not panic"))
+    }
+}
 
 /// A bounded queue of numbers.
 pub(crate) trait Pipe: Clone + Send + Sync + 'static {
@@ -23,7 +32,7 @@ pub(crate) trait Pipe: Clone + Send + Sync + 'static {
 }
 
 /// A runtime.
-pub(crate) trait Rival: Sized {
+pub(crate) trait Rival: Sized + 'static {
     /// The handle that tasks use.
     type Handle: Clone + Send + Sync + 'static;
     type Join: Future<Output = u64> + Send + 'static;
@@ -37,6 +46,12 @@ pub(crate) trait Rival: Sized {
         F: Future<Output = u64> + Send + 'static;
 
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join;
+
+    /// Lets a task go on that is not joined.
+    fn detach(task: Self::Join) {
+        drop(task);
+    }
+
     fn yield_now(handle: &Self::Handle) -> impl Future<Output = ()> + Send;
     /// Makes a queue with this capacity.
     fn pipe(handle: &Self::Handle, capacity: usize) -> Self::Pipe;
@@ -57,7 +72,7 @@ impl Pipe for Arc<Queue<Native, u64>> {
 
 impl<const FAIR: bool> Rival for Hitm<FAIR> {
     type Handle = hitm::Handle<Native>;
-    type Join = Joined<u64>;
+    type Join = Joined<hitm::JoinHandle<Native, u64>>;
     type Pipe = Arc<Queue<Native, u64>>;
 
     fn start() -> Self {
@@ -73,8 +88,7 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
 
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
         let options = if FAIR { Priority::fair(0).into() } else { SpawnOptions::default() };
-        let task = handle.spawn(options, future);
-        Box::pin(async move { task.await.expect("it does not panic") })
+        Joined(handle.spawn(options, future))
     }
 
     async fn yield_now(handle: &Self::Handle) {
@@ -107,11 +121,11 @@ impl Pipe for TokioPipe {
 
 impl Rival for Tokio {
     type Handle = tokio::runtime::Handle;
-    type Join = Joined<u64>;
+    type Join = Joined<tokio::task::JoinHandle<u64>>;
     type Pipe = TokioPipe;
 
     fn start() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads()).build();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads()).enable_time().build();
         Self(runtime.expect("threads"))
     }
 
@@ -124,8 +138,7 @@ impl Rival for Tokio {
     }
 
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
-        let task = handle.spawn(future);
-        Box::pin(async move { task.await.expect("it does not panic") })
+        Joined(handle.spawn(future))
     }
 
     async fn yield_now(_: &Self::Handle) {
@@ -187,6 +200,10 @@ impl Rival for AsyncExecutor {
         handle.spawn(future)
     }
 
+    fn detach(task: Self::Join) {
+        task.detach();
+    }
+
     async fn yield_now(_: &Self::Handle) {
         futures_lite::future::yield_now().await;
     }
@@ -198,6 +215,65 @@ impl Rival for AsyncExecutor {
 }
 
 impl Drop for AsyncExecutor {
+    fn drop(&mut self) {
+        self.stop.close();
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
+
+/// async-executor's executor that lives as long as the program, with threads that run it.
+pub(crate) struct StaticExecutor {
+    executor: &'static async_executor::StaticExecutor,
+    stop: async_channel::Sender<()>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Rival for StaticExecutor {
+    type Handle = &'static async_executor::StaticExecutor;
+    type Join = async_executor::Task<u64>;
+    type Pipe = ChannelPipe;
+
+    fn start() -> Self {
+        let executor = async_executor::Executor::new().leak();
+        let (stop, stopped) = async_channel::bounded::<()>(1);
+        let thread = |_| {
+            let stopped = stopped.clone();
+            std::thread::spawn(move || {
+                let closed = futures_lite::future::block_on(executor.run(stopped.recv()));
+                assert!(closed.is_err(), "nothing is sent");
+            })
+        };
+        Self { threads: (0..threads()).map(thread).collect(), executor, stop }
+    }
+
+    fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        futures_lite::future::block_on(self.executor.spawn(main(self.executor)))
+    }
+
+    fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
+        handle.spawn(future)
+    }
+
+    fn detach(task: Self::Join) {
+        task.detach();
+    }
+
+    async fn yield_now(_: &Self::Handle) {
+        futures_lite::future::yield_now().await;
+    }
+
+    fn pipe(_: &Self::Handle, capacity: usize) -> Self::Pipe {
+        let (sender, receiver) = async_channel::bounded(capacity);
+        ChannelPipe(sender, receiver)
+    }
+}
+
+impl Drop for StaticExecutor {
     fn drop(&mut self) {
         self.stop.close();
         for thread in self.threads.drain(..) {
