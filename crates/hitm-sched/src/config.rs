@@ -16,6 +16,8 @@ pub(crate) struct SchedulerConfig {
     /// Whether real-time tasks are placed by our own scheduler, [`shipped`](crate::shipped),
     /// instead of Linux's.
     pub shipped: bool,
+    /// Whether a CPU keeps the tasks that its own task wakes: see `scheduler::spare`.
+    pub keeps_wakeups: bool,
     /// How concurrency ids are allocated.
     pub cids: Variant,
     /// How a waking fair task finds an idle CPU.
@@ -48,6 +50,7 @@ impl Default for SchedulerConfig {
         Self {
             root_domain: RootDomainConfig::default(),
             shipped: false,
+            keeps_wakeups: false,
             cids: Variant::Baseline,
             idle: IdleSearch::BASELINE,
             groups: GroupConfig::default(),

@@ -42,6 +42,7 @@ pub struct Builder {
     metrics: bool,
     slow: Option<(Duration, Report)>,
     settings: Settings,
+    keeps_wakeups: bool,
 }
 
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl fmt::Debug for Threads {
 impl Builder {
     pub(crate) fn new() -> Self {
         let (machine, mitigation) = (Machine::Available, Mitigation::shipped());
-        Self { machine, mitigation, metrics: false, slow: None, settings: Settings::default() }
+        Self { machine, mitigation, metrics: false, slow: None, settings: Settings::default(), keeps_wakeups: true }
     }
 
     /// Makes as many threads as this process may use CPUs: the default. If the control group's
@@ -151,6 +152,14 @@ impl Builder {
     /// Uses the scheduler of `mitigation`, for comparisons.
     pub fn mitigation(self, mitigation: &Mitigation) -> Self {
         Self { mitigation: mitigation.clone(), ..self }
+    }
+
+    /// Searches a CPU for every task that is woken or spawned. By default, the CPU whose task wakes
+    /// or spawns a task that is no more urgent keeps it, and an idle CPU takes what is too much.
+    /// With the search, a task runs at once if any CPU idles, but tasks that wake each other are
+    /// always on different CPUs.
+    pub fn spread_wakeups(self) -> Self {
+        Self { keeps_wakeups: false, ..self }
     }
 
     /// Counts what the tasks of these roles do.
@@ -249,7 +258,8 @@ impl Builder {
         };
         let mut settings = self.settings;
         settings.observe.metrics = self.metrics.then(|| Metrics::new(topology.cpus(), self.slow));
-        NativeRuntime::new(topology, &self.mitigation, settings)
+        let mitigation = self.mitigation.keeping_wakeups(self.keeps_wakeups);
+        NativeRuntime::new(topology, &mitigation, settings)
     }
 }
 

@@ -5,32 +5,36 @@
 //! longer, without the future. A cell is the waker of its task, so it must not hold its own waker
 //! beyond the task's end.
 //!
-//! The future is in a mutex that is never contended: the scheduler runs a task on one CPU at a
-//! time. A second CPU that finds the mutex locked has met a bug, and panics.
+//! The future is accessed by whoever has set `in_use`. It is never contended: the scheduler runs a
+//! task on one CPU at a time. A second CPU that finds it set has met a bug, and panics.
 //!
 //! **Simulation.** All state here is outside the simulated memory. State that one CPU writes and
 //! another reads without a simulated word in between (`aborted`, `parking`) is accessed after
 //! [`Platform::settle`].
 
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use hitm_memory::{Platform, Span};
 use hitm_sched::{SwitchReason, TaskId};
 
 use crate::contain::contain;
+use crate::host;
 use crate::join::{Finish, JoinError};
 use crate::options::Kept;
 use crate::roles::Role;
 use crate::runtime::{Handle, Inner};
 use crate::sync::pi_chain::TaskPi;
 use crate::sync::pi_mutex::Deferred;
+use crate::table::Running;
 use crate::tenant::Tenant;
 use crate::worker::SLICE;
 
@@ -67,7 +71,9 @@ pub(crate) struct Cell<P: Platform> {
     /// Options that tasks of this task inherit, and the name.
     pub(crate) kept: Option<Box<Kept>>,
     runtime: Weak<Inner<P>>,
-    task: Mutex<Option<Task>>,
+    /// Whether the future is being accessed.
+    in_use: AtomicBool,
+    task: UnsafeCell<Option<Task>>,
     finish: Arc<dyn Finish>,
     aborted: AtomicBool,
     ended: AtomicBool,
@@ -94,7 +100,34 @@ pub(crate) struct Cell<P: Platform> {
     pub(crate) slept: AtomicBool,
 }
 
+// SAFETY: all fields but `task` are `Sync`. `task` is accessed through `InUse`, by one thread at a
+// time, and futures are `Send`.
+unsafe impl<P: Platform> Sync for Cell<P> {}
+
+/// The exclusive access to a task's future, until it is dropped.
+struct InUse<'a, P: Platform>(&'a Cell<P>);
+
+impl<P: Platform> InUse<'_, P> {
+    fn task(&mut self) -> &mut Option<Task> {
+        // SAFETY: `in_use` lets one `InUse` of a cell exist at a time, and it is borrowed mutably.
+        unsafe { &mut *self.0.task.get() }
+    }
+}
+
+impl<P: Platform> Drop for InUse<'_, P> {
+    fn drop(&mut self) {
+        // Release: the next access sees what this one did. Pairs with `Cell::access`.
+        self.0.in_use.store(false, Ordering::Release);
+    }
+}
+
 impl<P: Platform> Cell<P> {
+    /// Returns the access to the future, unless another CPU has it.
+    fn access(&self) -> Option<InUse<'_, P>> {
+        // Acquire: pairs with the Release in `InUse::drop`.
+        (!self.in_use.swap(true, Ordering::Acquire)).then_some(InUse(self))
+    }
+
     pub(crate) fn new(
         runtime: Weak<Inner<P>>,
         id: TaskId,
@@ -110,7 +143,8 @@ impl<P: Platform> Cell<P> {
             tenant,
             kept,
             runtime,
-            task: Mutex::new(Some(task)),
+            in_use: AtomicBool::new(false),
+            task: UnsafeCell::new(Some(task)),
             finish,
             aborted: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -215,7 +249,9 @@ impl<P: Platform> Cell<P> {
     /// Releases the deferred mutexes; `died` tells whether the task has died.
     pub(crate) fn release_deferred(&self, died: bool) {
         // Relaxed: as in `defer`.
-        if self.defers.swap(false, Ordering::Relaxed) {
+        if self.defers.load(Ordering::Relaxed) {
+            // Relaxed: as in `defer`.
+            self.defers.store(false, Ordering::Relaxed);
             let deferred = std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner));
             deferred.into_iter().for_each(|deferred| deferred.release(died));
         }
@@ -249,35 +285,32 @@ impl<P: Platform> Cell<P> {
     }
 
     /// Polls the task. Ends it when it has finished, has panicked or was aborted.
-    pub(crate) fn poll(self: &Arc<Self>) -> SwitchReason {
-        let mut slot = match self.task.try_lock() {
-            Ok(slot) => slot,
-            Err(TryLockError::WouldBlock) => panic!("task {} runs on two CPUs", self.id),
-            // On a simulated machine, another CPU's task may have been unwinding when this mutex
-            // was released.
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        };
-        let Some(task) = slot.as_mut() else { panic!("task {} runs after it has ended", self.id) };
-        let result = if self.is_aborted() {
+    pub(crate) fn poll(cell: Running<P>) -> SwitchReason {
+        let this = &*cell;
+        let Some(mut slot) = this.access() else { panic!("task {} runs on two CPUs", this.id) };
+        let Some(task) = slot.task().as_mut() else { panic!("task {} runs after it has ended", this.id) };
+        let result = if this.is_aborted() {
             Err(JoinError::aborted())
         } else {
-            self.set_leave(Leave::Block);
-            let waker = Waker::from(self.clone());
+            this.set_leave(Leave::Block);
+            // SAFETY: the table has a reference to the cell during the poll, and `ManuallyDrop`
+            // keeps this one from being given back.
+            let waker = ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(cell.as_ptr()) }));
             let mut context = Context::from_waker(&waker);
             // Unwind safety: after a panic the future is only dropped.
             let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
             if polled.is_ok() {
-                self.release_deferred(false);
+                this.release_deferred(false);
             }
             match polled {
-                Ok(Poll::Pending) => return self.why(),
+                Ok(Poll::Pending) => return this.why(),
                 Ok(Poll::Ready(())) => Ok(()),
                 Err(payload) => Err(JoinError::panicked(payload)),
             }
         };
-        let task = slot.take();
+        let task = slot.task().take();
         drop(slot);
-        self.end(task, result);
+        this.end(task, result);
         SwitchReason::Exit
     }
 
@@ -293,8 +326,8 @@ impl<P: Platform> Cell<P> {
     /// Ends a task that never ran, or that no CPU will run any more, with `error`.
     pub(crate) fn discard(&self, error: JoinError) {
         // A CPU that polls the task ends it.
-        let Ok(mut slot) = self.task.try_lock() else { return };
-        let task = slot.take();
+        let Some(mut slot) = self.access() else { return };
+        let task = slot.task().take();
         drop(slot);
         if task.is_some() {
             self.end(task, Err(error));
@@ -336,8 +369,13 @@ impl<P: Platform> Wake for Cell<P> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(runtime) = self.runtime.upgrade() {
-            runtime.wake(self);
+        match host::current::<P>(&self.runtime) {
+            Some(runtime) => runtime.wake(self),
+            None => {
+                if let Some(runtime) = self.runtime.upgrade() {
+                    runtime.wake(self);
+                }
+            }
         }
     }
 }

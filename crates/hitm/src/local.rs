@@ -8,8 +8,9 @@
 //! cancelled, the timer stays set. It then expires once without work and is set again. A turn that
 //! ends early therefore costs nothing.
 
+use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use hitm_memory::{Platform, Time};
 use hitm_sched::{TaskId, WakeHint};
@@ -23,6 +24,8 @@ use crate::time::Timers;
 pub(crate) struct Local {
     /// The id of the polled task plus 1; 0 between polls.
     running: AtomicU32,
+    /// The address of the polled task's cell; null between polls.
+    polled: AtomicPtr<()>,
     /// When the running task's turn ends.
     turn_ends: AtomicU64,
     /// When the next tick is due.
@@ -89,6 +92,7 @@ impl Local {
     pub(crate) fn new() -> Self {
         Self {
             running: AtomicU32::new(0),
+            polled: AtomicPtr::new(null_mut()),
             turn_ends: AtomicU64::new(Time::NEVER.as_picos()),
             tick: AtomicU64::new(Time::NEVER.as_picos()),
             refill: AtomicU64::new(Time::NEVER.as_picos()),
@@ -113,6 +117,16 @@ impl Local {
     /// Sets the task that this CPU polls.
     pub(crate) fn set_running(&self, id: Option<TaskId>) {
         self.running.store(id.map_or(0, |id| id.0 + 1), OWN);
+    }
+
+    /// Returns the address of the polled task's cell; null between polls.
+    pub(crate) fn polled(&self) -> *const () {
+        self.polled.load(OWN)
+    }
+
+    /// Sets the address of the polled task's cell.
+    pub(crate) fn set_polled(&self, cell: *const ()) {
+        self.polled.store(cell.cast_mut(), OWN);
     }
 
     /// Returns when the running task's turn ends.
@@ -157,8 +171,12 @@ impl Local {
     }
 
     /// Returns the hint for wakeups by the polled task.
-    pub(crate) fn hint(&self) -> WakeHint {
-        if self.is_sync.load(OWN) { WakeHint::WakerSleeps } else { WakeHint::None }
+    pub(crate) fn hint(&self, keeps_wakeups: bool) -> WakeHint {
+        match () {
+            () if keeps_wakeups && self.running.load(OWN) != 0 => WakeHint::Polled,
+            () if self.is_sync.load(OWN) => WakeHint::WakerSleeps,
+            () => WakeHint::None,
+        }
     }
 
     /// Sets whether the polled task's wakeups are sync wakeups; returns the previous value.

@@ -25,7 +25,7 @@ use hitm_sched::{Mitigation, Scheduler};
 use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
 use crate::builder::{Builder, Settings};
-use crate::host::Host;
+use crate::host::{Host, work_for};
 use crate::join::JoinError;
 use crate::options::Priority;
 use crate::runtime::Handle;
@@ -106,7 +106,7 @@ impl WorkerPool {
         let _entered = handle.enter();
         // Unwind safety: after a panic the runtime's state is not used; the code below only drops
         // futures.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| handle.run_cpu(cpu))) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work_for(handle, || handle.run_cpu(cpu)))) {
             self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
             handle.0.break_down();
         }
@@ -140,6 +140,10 @@ impl Host for Threads {
                 Native::interrupt(STAND_IN, Interrupts::RESCHEDULE);
             }
         });
+    }
+
+    fn is_inside(&self) -> bool {
+        self.pool.workers.is_current()
     }
 
     fn is_cpu(&self) -> bool {

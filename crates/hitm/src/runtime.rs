@@ -15,7 +15,7 @@ use crate::host::{CpusOnly, Host};
 use crate::local::Local;
 use crate::observe::Observe;
 use crate::roles::{Role, Roles};
-use crate::table::Table;
+use crate::table::{Running, Table};
 use crate::task_count::TaskCount;
 use crate::watch::Watch;
 
@@ -194,6 +194,9 @@ impl<P: Platform> Handle<P> {
 impl<P: Platform> Inner<P> {
     /// Runs `f` on the calling CPU, or as a visitor when the caller is not a CPU.
     pub(crate) fn visit<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.host.is_inside() {
+            return f();
+        }
         let mut f = Some(f);
         let mut result = None;
         self.host.visit(&mut || result = f.take().map(|f| f()));
@@ -227,13 +230,21 @@ impl<P: Platform> Inner<P> {
     }
 
     pub(crate) fn current_cell(&self) -> Option<Arc<Cell<P>>> {
-        self.cells.get(self.current_id()?)
+        Some(self.polled()?.to_arc())
+    }
+
+    /// Returns the cell of the calling task, for use until its poll ends.
+    pub(crate) fn polled(&self) -> Option<Running<P>> {
+        self.current_id()?;
+        let cell = self.locals[P::current_cpu().index()].polled();
+        // SAFETY: this CPU has set it for the task that it polls now.
+        unsafe { Running::from_ptr(cell.cast()) }
     }
 
     /// Returns the role of the calling task.
     pub(crate) fn current_role(&self) -> Option<Role> {
         self.roles.as_ref()?;
-        self.current_cell()?.role
+        self.polled()?.role
     }
 
     /// Counts a futex system call, to wait or to wake, of the calling task.
@@ -254,7 +265,7 @@ impl<P: Platform> Inner<P> {
         let mut hint = WakeHint::None;
         if self.host.is_cpu() {
             let local = &self.locals[P::current_cpu().index()];
-            hint = local.hint();
+            hint = local.hint(self.sched.keeps_wakeups());
             if local.running() == Some(cell.id) {
                 cell.wakes_itself();
             }

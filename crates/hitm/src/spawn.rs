@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use hitm_memory::{Interrupts, Platform};
-use hitm_sched::{Attributes, TaskId};
+use hitm_sched::{Attributes, TaskId, WakeHint};
 
 use crate::cell::{Cell, Task};
 use crate::group::Group;
@@ -165,7 +165,7 @@ impl<P: Platform> Inner<P> {
     /// Steps 3 to 5 of a spawn.
     fn begin(&self, cell: &Arc<Cell<P>>) {
         P::settle();
-        self.cells.replace(cell.id, Some(cell.clone()));
+        self.cells.add(cell);
         // SeqCst: forbids store buffering between (3) and (4); see the module documentation.
         fence(Ordering::SeqCst);
         if self.task_count.is_stopping() {
@@ -174,7 +174,11 @@ impl<P: Platform> Inner<P> {
         if let Some(metrics) = &self.observe.metrics {
             metrics.woken(self, cell.id);
         }
-        self.operations.start(cell.id);
+        let mut hint = WakeHint::None;
+        if self.host.is_cpu() {
+            hint = self.locals[P::current_cpu().index()].hint(self.sched.keeps_wakeups());
+        }
+        self.operations.start(cell.id, hint);
     }
 
     /// Asks a task to end, whether it runs, waits or is queued.
@@ -221,11 +225,11 @@ impl<P: Platform> Inner<P> {
         local.set_running(interrupted);
     }
 
-    /// Runs steps iv to vi for a task that has ended and that its CPU has left.
-    pub(crate) fn release(&self, cell: &Cell<P>) {
+    /// Runs steps iv to vi for a task that has ended and that its CPU, which calls, has left.
+    pub(crate) fn release(&self, id: TaskId) {
         P::settle();
-        self.cells.replace(cell.id, None);
-        self.free(cell);
+        let cell = self.cells.remove(id).expect("its CPU alone removes it");
+        self.free(&cell);
         P::settle();
         if self.task_count.leave() {
             self.stop();
@@ -243,7 +247,7 @@ impl<P: Platform> Inner<P> {
     pub(crate) fn discard_tasks(&self) {
         for cell in self.cells.all() {
             cell.discard(JoinError::aborted());
-            self.cells.replace(cell.id, None);
+            drop(self.cells.remove(cell.id));
         }
     }
 }

@@ -1,7 +1,18 @@
 //! A growing table of cells, indexed by task id. Entries never move.
+//!
+//! **State** of an entry: the address of a cell of which the table owns a reference, or null; bit 0
+//! is a lock. The lock is held while a reference is taken out or copied. It is not needed to add a
+//! cell, which only the CPU that owns the id does, nor to read the cell of a task that the calling
+//! CPU runs, since that CPU alone takes it out.
+//!
+//! **Memory ordering.** A cell is added by a Release store, and removed by a Release store that
+//! ends the lock. Whoever reads an entry acquires.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::ops::Deref;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use hitm_memory::Platform;
 use hitm_sched::{TASKS_MAX, TaskId};
@@ -11,12 +22,116 @@ use crate::cell::Cell;
 /// The number of cells per chunk.
 const CHUNK: usize = 256;
 
-type Slot<P> = Mutex<Option<Arc<Cell<P>>>>;
+/// The bit that locks an entry.
+const LOCKED: usize = 1;
+
+const _: () = assert!(align_of::<Cell<hitm_memory::Native>>() > LOCKED, "the address of a cell has a free bit");
+
+/// An entry.
+struct Slot<P: Platform>(AtomicPtr<Cell<P>>);
 
 type Chunk<P> = Box<[Slot<P>]>;
 
 /// The cells of all live tasks.
 pub(crate) struct Table<P: Platform>(Box<[OnceLock<Chunk<P>>]>);
+
+/// The cell of the task that a CPU runs. The table has a reference to it meanwhile.
+pub(crate) struct Running<P: Platform>(NonNull<Cell<P>>);
+
+impl<P: Platform> Clone for Running<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Running<P> {}
+
+impl<P: Platform> Running<P> {
+    /// Returns the address of the cell, as [`Arc::into_raw`] has given it.
+    pub(crate) fn as_ptr(self) -> *const Cell<P> {
+        self.0.as_ptr()
+    }
+
+    /// Returns the cell of an address.
+    ///
+    /// # Safety
+    /// It came from [`as_ptr`](Self::as_ptr), and its task is running on the calling CPU.
+    pub(crate) unsafe fn from_ptr(cell: *const Cell<P>) -> Option<Self> {
+        NonNull::new(cell.cast_mut()).map(Self)
+    }
+
+    /// Returns a reference of its own to the cell.
+    pub(crate) fn to_arc(self) -> Arc<Cell<P>> {
+        // SAFETY: the address came from `Arc::into_raw`, and the table has a reference.
+        unsafe { Arc::increment_strong_count(self.as_ptr()) };
+        // SAFETY: the reference was just made.
+        unsafe { Arc::from_raw(self.as_ptr()) }
+    }
+}
+
+impl<P: Platform> Deref for Running<P> {
+    type Target = Cell<P>;
+
+    fn deref(&self) -> &Cell<P> {
+        // SAFETY: the table has a reference while the task runs, and this value is used by the CPU
+        // that runs it, before that CPU releases the task.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<P: Platform> Slot<P> {
+    fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// Locks the entry and returns its address; does nothing if it is empty. The lock is held for a
+    /// few instructions. An empty entry is never locked, so that a cell can be added.
+    fn lock(&self) -> Option<*mut Cell<P>> {
+        loop {
+            // Relaxed: the exchange acquires.
+            let cell = self.0.load(Ordering::Relaxed);
+            if cell.is_null() {
+                return None;
+            }
+            let locked = cell.map_addr(|addr| addr | LOCKED);
+            // Acquire: pairs with the Release in `set`. Relaxed on failure: the loop looks again.
+            if cell.addr() & LOCKED == 0
+                && self.0.compare_exchange_weak(cell, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return Some(cell);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sets the address, and releases the lock if it is held.
+    fn set(&self, cell: *mut Cell<P>) {
+        // Release: publishes the cell, or that it is gone. Pairs with `lock` and `Table::running`.
+        self.0.store(cell, Ordering::Release);
+    }
+
+    fn get(&self) -> Option<Arc<Cell<P>>> {
+        let cell = self.lock()?;
+        // SAFETY: the table has a reference, which no CPU takes out while the lock is held.
+        unsafe { Arc::increment_strong_count(cell) };
+        self.set(cell);
+        // SAFETY: the reference was just made.
+        Some(unsafe { Arc::from_raw(cell) })
+    }
+
+    fn take(&self) -> Option<Arc<Cell<P>>> {
+        let cell = self.lock()?;
+        self.set(null_mut());
+        // SAFETY: the table's own reference, which the entry has no longer.
+        Some(unsafe { Arc::from_raw(cell) })
+    }
+}
+
+impl<P: Platform> Drop for Slot<P> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
 
 impl<P: Platform> Table<P> {
     pub(crate) fn new() -> Self {
@@ -24,25 +139,41 @@ impl<P: Platform> Table<P> {
     }
 
     fn slot(&self, id: TaskId) -> &Slot<P> {
-        let chunk = self.0[id.0 as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Mutex::default()).collect());
+        let chunk = self.0[id.0 as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());
         &chunk[id.0 as usize % CHUNK]
     }
 
-    /// Replaces the cell of `id`; returns the previous one.
-    pub(crate) fn replace(&self, id: TaskId, cell: Option<Arc<Cell<P>>>) -> Option<Arc<Cell<P>>> {
-        std::mem::replace(&mut *self.slot(id).lock().unwrap_or_else(PoisonError::into_inner), cell)
+    /// Adds the cell of a new task. The entry is empty.
+    pub(crate) fn add(&self, cell: &Arc<Cell<P>>) {
+        self.slot(cell.id).set(Arc::into_raw(cell.clone()).cast_mut());
+    }
+
+    /// Removes the cell of `id`.
+    pub(crate) fn remove(&self, id: TaskId) -> Option<Arc<Cell<P>>> {
+        self.slot(id).take()
     }
 
     /// Returns the cell of `id`; `None` when its task has ended.
     pub(crate) fn get(&self, id: TaskId) -> Option<Arc<Cell<P>>> {
-        self.slot(id).lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.slot(id).get()
+    }
+
+    /// Returns the cell of `id`, which the calling CPU runs from now on.
+    ///
+    /// # Safety
+    /// The scheduler has just picked `id` for the calling CPU, which alone removes its cell, after
+    /// the last use of the result.
+    pub(crate) unsafe fn running(&self, id: TaskId) -> Option<Running<P>> {
+        // Acquire: pairs with the Release in `set`.
+        let cell = self.slot(id).0.load(Ordering::Acquire);
+        // The entry may be locked for a moment.
+        NonNull::new(cell.map_addr(|addr| addr & !LOCKED)).map(Running)
     }
 
     /// Returns the cells of all live tasks, in order of id.
     pub(crate) fn all(&self) -> Vec<Arc<Cell<P>>> {
         let chunks = self.0.iter().filter_map(OnceLock::get);
-        let cell = |slot: &Slot<P>| slot.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        chunks.flat_map(|chunk| chunk.iter().filter_map(cell)).collect()
+        chunks.flat_map(|chunk| chunk.iter().filter_map(Slot::get)).collect()
     }
 }
 
@@ -51,3 +182,9 @@ impl<P: Platform> fmt::Debug for Table<P> {
         f.debug_struct("Table").finish_non_exhaustive()
     }
 }
+
+// The entries own references to cells, which may be dropped on any thread.
+const _: () = {
+    const fn may_be_shared<T: Send + Sync>() {}
+    may_be_shared::<Arc<Cell<hitm_memory::Native>>>();
+};

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hitm_memory::{Interrupts, Mode, Platform, Span};
@@ -15,6 +14,9 @@ use hitm_memory::{Interrupts, Mode, Platform, Span};
 use crate::cell::Leave;
 use crate::runtime::{Handle, in_kernel};
 use crate::worker;
+
+/// The panic of a caller that is no task.
+const OUTSIDE: &str = "only a task of this runtime may do this";
 
 /// A future that computes for a span of time. Made by [`Handle::compute`].
 ///
@@ -92,22 +94,25 @@ impl<P: Platform> Handle<P> {
         let cpu = self.0.current_cpu();
         in_kernel::<P, _>(|| {
             if worker::take_interrupts(&self.0).contains(Interrupts::CONTROL) {
-                let cell = self.current_cell();
+                let cell = self.0.polled().expect(OUTSIDE);
                 worker::look_again(&self.0, cpu, &cell);
                 if cell.is_aborted() {
                     return true;
                 }
             }
-            self.0.sched.needs_resched()
+            if self.0.sched.keeps_any() {
+                self.0.operations.spare();
+            }
+            self.0.sched.must_switch()
         })
     }
 
     /// Ends the present poll of the calling task in such a way that the task is polled again.
     fn make_way(&self, leave: Leave, context: &Context<'_>) {
-        let cell = self.current_cell();
+        let cell = self.0.polled().expect(OUTSIDE);
         cell.set_leave(leave);
         // The task's own waker points to its cell; any other waker belongs to a combinator.
-        if context.waker().data() != Arc::as_ptr(&cell).cast() {
+        if context.waker().data() != cell.as_ptr().cast() {
             context.waker().wake_by_ref();
         }
     }

@@ -5,17 +5,18 @@
 //! scheduler picks no task, the CPU idles until an interrupt. A CPU that enqueues a task on an idle
 //! CPU sets the idle CPU's need-resched flag and interrupts it.
 
-use std::sync::Arc;
+use std::ptr::null;
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{Interrupts, Mode, Platform, Span, Time};
-use hitm_sched::SwitchReason;
+use hitm_sched::{SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 use crate::cell::Cell;
 use crate::contain::contain;
 use crate::local::Local;
 use crate::runtime::{Handle, Inner};
+use crate::table::Running;
 
 /// The length of a round-robin task's turn: Linux's default, 100 ms.
 pub(crate) const SLICE: Span = Span::from_micros(100_000);
@@ -25,19 +26,21 @@ pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
     let runtime = &*runtime.0;
     let outside = P::enter(Mode::Kernel);
     let mut why = SwitchReason::Preempt;
-    let mut ended: Option<Arc<Cell<P>>> = None;
+    let mut ended: Option<TaskId> = None;
     loop {
         take_interrupts(runtime);
         let next = runtime.operations.switch(why);
-        if let Some(cell) = ended.take() {
-            runtime.release(&cell);
+        if let Some(id) = ended.take() {
+            runtime.release(id);
         }
         why = match next {
             Some(_) if runtime.is_broken() => break,
             Some(id) => {
-                let cell = runtime.cells.get(id).expect("a queued task lives");
-                let why = run_task(runtime, cpu, &cell);
-                ended = (why == SwitchReason::Exit).then_some(cell);
+                // SAFETY: the scheduler has picked the task for this CPU, which removes it above,
+                // after `run_task` and the next switch.
+                let cell = unsafe { runtime.cells.running(id) }.expect("a queued task lives");
+                let why = run_task(runtime, cpu, cell);
+                ended = (why == SwitchReason::Exit).then_some(id);
                 why
             }
             None if runtime.is_stopped() => break,
@@ -85,7 +88,7 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
 
 fn idle<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
     let local = &runtime.locals[cpu.index()];
-    while !runtime.sched.needs_resched() && !runtime.is_stopped() {
+    while !runtime.sched.is_wanted() && !runtime.is_stopped() {
         let refill = runtime.sched.next_refill();
         if refill < local.refill() {
             local.set_refill(refill);
@@ -99,26 +102,27 @@ fn idle<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
 }
 
 /// Polls a task once.
-fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) -> SwitchReason {
+fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> SwitchReason {
     let local = &runtime.locals[cpu.index()];
     local.set_running(Some(cell.id));
+    local.set_polled(cell.as_ptr().cast());
     runtime.sched.begin_poll(cell.id);
-    begin_turn(runtime, cpu, cell);
+    begin_turn(runtime, cpu, &cell);
     local.set_has_map(cell.tenant.is_some());
     begin_ticks(runtime, local);
     runtime.ask_to_watch(cpu);
     let start = runtime.roles.as_ref().map(|_| P::now());
     P::enter(Mode::User);
     let observed = runtime.observe.metrics.as_ref().map(|metrics| metrics.begin::<P>(cpu, cell.id));
-    let why = cell.poll();
+    let why = Cell::poll(cell);
     if let (Some(metrics), Some(begin)) = (&runtime.observe.metrics, observed) {
-        metrics.end(runtime, cpu, cell, why, begin);
+        metrics.end(runtime, cpu, &cell, why, begin);
     }
     P::enter(Mode::Kernel);
     if let Some(start) = start {
-        count(runtime, cpu, cell, why, start);
+        count(runtime, cpu, &cell, why, start);
     }
-    end_turn(runtime, cpu, cell);
+    end_turn(runtime, cpu, &cell);
     if local.tick() != Time::NEVER {
         // A tick that became due while the task neither computed nor reached a checkpoint.
         if local.tick() <= P::now() {
@@ -126,6 +130,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
         }
         local.set_tick(Time::NEVER);
     }
+    local.set_polled(null());
     local.set_running(None);
     why
 }

@@ -12,7 +12,8 @@
 //! | `interrupt`, fetch-or Release | `take_interrupts`, swap Acquire | what the sender did before it interrupted |
 //! | `enter`, thread set, fence SeqCst, `pending` read | `interrupt`, `pending` set, fence SeqCst, thread read | store buffering is forbidden: a CPU that starts finds the interrupt or the sender finds its thread |
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -70,8 +71,11 @@ struct Worker {
 }
 
 thread_local! {
-    static WORKERS: RefCell<Option<Arc<NativeWorkers>>> = const { RefCell::new(None) };
+    /// The workers that this thread belongs to or visits; null elsewhere. Set by
+    /// [`NativeWorkers::act_as`] alone, for the time of a call that borrows them.
+    static WORKERS: Cell<*const NativeWorkers> = const { Cell::new(null()) };
     static CPU: Cell<u32> = const { Cell::new(0) };
+    static VISITS: Cell<bool> = const { Cell::new(false) };
     static MODE: Cell<(Mode, Option<Instant>)> = const { Cell::new((Mode::Kernel, None)) };
 }
 
@@ -111,7 +115,7 @@ impl NativeWorkers {
         self.workers[cpu.index()].thread.set(std::thread::current()).expect("a CPU has one thread in its life");
         // SeqCst: the table above.
         fence(Ordering::SeqCst);
-        self.visit(cpu, || {
+        self.act_as(cpu, false, || {
             MODE.set((Mode::Kernel, self.accounting.then(Instant::now)));
             let result = f();
             self.book(cpu, MODE.get());
@@ -122,25 +126,31 @@ impl NativeWorkers {
     /// Whether the calling thread is one of these workers or visits them.
     #[must_use]
     pub fn is_current(self: &Arc<Self>) -> bool {
-        WORKERS.with_borrow(|workers| workers.as_ref().is_some_and(|workers| Arc::ptr_eq(workers, self)))
+        WORKERS.get() == Arc::as_ptr(self)
     }
 
     /// Runs `f` on a thread that is no worker, so that it can wake tasks: it counts as `cpu` where
     /// the scheduler asks which CPU calls, and must not wait.
     pub fn visit<R>(self: &Arc<Self>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
+        self.act_as(cpu, true, f)
+    }
+
+    fn act_as<R>(self: &Arc<Self>, cpu: CpuId, visits: bool, f: impl FnOnce() -> R) -> R {
         /// Restores what the thread was, also when `f` panics.
-        struct Restore(Option<Arc<NativeWorkers>>, u32, (Mode, Option<Instant>));
+        struct Restore(*const NativeWorkers, u32, bool, (Mode, Option<Instant>));
         impl Drop for Restore {
             fn drop(&mut self) {
-                WORKERS.replace(self.0.take());
+                WORKERS.set(self.0);
                 CPU.set(self.1);
-                MODE.set(self.2);
+                VISITS.set(self.2);
+                MODE.set(self.3);
             }
         }
         // A visitor's time belongs to no CPU: a worker of another runtime that visits this one goes
         // on in its own mode.
         let mode = MODE.replace((Mode::Kernel, None));
-        let _restore = Restore(WORKERS.replace(Some(self.clone())), CPU.replace(cpu.0), mode);
+        let before = (WORKERS.replace(Arc::as_ptr(self)), CPU.replace(cpu.0), VISITS.replace(visits));
+        let _restore = Restore(before.0, before.1, before.2, mode);
         f()
     }
 
@@ -324,8 +334,11 @@ fn wake_in_time() {}
 ///
 /// # Panics
 /// On a thread that neither is a worker nor visits.
-fn with_workers<R>(f: impl FnOnce(&Arc<NativeWorkers>) -> R) -> R {
-    WORKERS.with_borrow(|workers| f(workers.as_ref().expect("this thread belongs to no NativeWorkers")))
+fn with_workers<R>(f: impl FnOnce(&NativeWorkers) -> R) -> R {
+    // SAFETY: null, or set by `act_as`, which borrows the workers until it has restored what was
+    // before. The reference does not leave `f`.
+    let workers = unsafe { WORKERS.get().as_ref() };
+    f(workers.expect("this thread belongs to no NativeWorkers"))
 }
 
 fn with_worker<R>(f: impl FnOnce(&NativeWorkers, &Worker) -> R) -> R {
@@ -336,6 +349,11 @@ impl Platform for Native {
     #[inline]
     fn current_cpu() -> CpuId {
         CpuId(CPU.get())
+    }
+
+    #[inline]
+    fn is_visitor() -> bool {
+        VISITS.get()
     }
 
     fn now() -> Time {

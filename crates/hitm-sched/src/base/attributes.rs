@@ -39,6 +39,9 @@ pub enum WakeHint {
     /// The waker is about to sleep, so its CPU may soon have room: Linux's sync wakeup. Fair tasks
     /// use it.
     WakerSleeps,
+    /// The calling CPU polls the waker. A task that is no more urgent may wait for that CPU, where
+    /// the scheduler [keeps](crate::Mitigation::keeping_wakeups) such tasks.
+    Polled,
 }
 
 /// The attributes of a new task.

@@ -30,6 +30,11 @@ impl<M: Memory> RtQueue<M> {
         self.nodes(tasks).next(Some(id))
     }
 
+    /// Returns the entry before `id`, or the last one for `None`.
+    pub(crate) fn prev_pushable(&self, tasks: &TaskTable<M>, id: Option<TaskId>) -> Option<TaskId> {
+        self.nodes(tasks).prev(id)
+    }
+
     /// Returns whether there is an entry, without the lock.
     pub(crate) fn has_pushable_hint(&self) -> bool {
         self.pushable_tasks.peek_first().is_some()

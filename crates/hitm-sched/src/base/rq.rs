@@ -161,7 +161,7 @@ impl<'a, M: Memory> RqGuard<'a, M> {
     }
 
     #[track_caller]
-    fn try_lock(queue: &'a RunQueue<M>, cpu: CpuId) -> Option<Self> {
+    pub(crate) fn try_lock(queue: &'a RunQueue<M>, cpu: CpuId) -> Option<Self> {
         Some(Self { cpu, queue, raw: Some(queue.lock.try_lock()?) })
     }
 

@@ -36,7 +36,7 @@ impl<P: Platform> State<P> {
         Self {
             rqs: PerCpu::new(&topology, |_| RunQueue::new()),
             tasks: TaskTable::new(&topology),
-            stats: Stats::new(topology.cpus(), P::current_cpu, P::now),
+            stats: Stats::new(topology.cpus(), || (!P::is_visitor()).then(P::current_cpu), P::now),
             neighbourhoods: topology.cpu_ids().map(around).collect(),
             llcs: by_scope[1].iter().cloned().collect(),
             topology,
@@ -92,6 +92,11 @@ impl<P: Platform> State<P> {
     pub(crate) fn around(&self, cpu: CpuId) -> [&CpuSet; 2] {
         let [core, llc, ..] = &self.neighbourhoods[cpu.index()];
         [core, llc]
+    }
+
+    /// Returns all CPUs, the nearest ones to `cpu` first. Near ones come more than once.
+    pub(crate) fn near(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + '_ {
+        self.neighbourhoods[cpu.index()].iter().flat_map(move |around| around.common_from(around, cpu))
     }
 
     /// Returns whether two CPUs are of one LLC.

@@ -80,9 +80,10 @@ struct PerCpuCounts {
 /// The counts of a scheduler.
 #[derive(Debug)]
 pub struct Stats {
+    /// By CPU, and last those of visitors, which act as a CPU and are none.
     cpus: Box<[PerCpuCounts]>,
-    /// Returns the CPU that counts, in the present world.
-    here: fn() -> CpuId,
+    /// Returns the CPU that counts in the present world, or `None` for a visitor.
+    here: fn() -> Option<CpuId>,
     /// Returns the time in the present world.
     now: fn() -> Time,
     /// The measured stretch, in picoseconds. It begins at `NEVER` if none is set.
@@ -95,10 +96,10 @@ pub struct Stats {
 const STATISTIC: Ordering = Ordering::Relaxed;
 
 impl Stats {
-    pub(crate) fn new(cpus: usize, here: fn() -> CpuId, now: fn() -> Time) -> Self {
+    pub(crate) fn new(cpus: usize, here: fn() -> Option<CpuId>, now: fn() -> Time) -> Self {
         let stretch = [Time::NEVER, Time::NEVER].map(|time| AtomicU64::new(time.as_picos()));
         Self {
-            cpus: (0..cpus).map(|_| PerCpuCounts::default()).collect(),
+            cpus: (0..=cpus).map(|_| PerCpuCounts::default()).collect(),
             here,
             now,
             stretch,
@@ -116,11 +117,17 @@ impl Stats {
 
     #[inline]
     pub(crate) fn add(&self, count: Count) {
-        let counts = &self.cpus[(self.here)().index()];
-        counts.all[count as usize].fetch_add(1, STATISTIC);
+        let here = (self.here)();
+        let counts = &self.cpus[here.map_or(self.cpus.len() - 1, CpuId::index)];
+        let add = |word: &AtomicU64| match here {
+            // Only this CPU writes it.
+            Some(_) => word.store(word.load(STATISTIC) + 1, STATISTIC),
+            None => _ = word.fetch_add(1, STATISTIC),
+        };
+        add(&counts.all[count as usize]);
         let [from, until] = [0, 1].map(|end| Time::from_picos(self.stretch[end].load(STATISTIC)));
         if from != Time::NEVER && (from..until).contains(&(self.now)()) {
-            counts.between[count as usize].fetch_add(1, STATISTIC);
+            add(&counts.between[count as usize]);
         }
     }
 
@@ -142,7 +149,7 @@ impl Stats {
     /// [`Stats::keep_journal`] was called.
     #[must_use]
     pub fn conservation(&self, from: Time, until: Time) -> Option<Conservation> {
-        Some(self.journal.get()?.conservation(self.cpus.len(), from, until))
+        Some(self.journal.get()?.conservation(self.cpus.len() - 1, from, until))
     }
 
     /// Returns one CPU's count of its own events.

@@ -66,6 +66,49 @@ impl<P: Platform> Fair<P> {
         rq.nr_running.get() > 0
     }
 
+    /// Takes fair tasks for the CPU of `rq`, which has nothing to run, until it has as many as the
+    /// fullest queue near it. May release the lock. Returns true when there is something to run.
+    pub(crate) fn take_when_idle(
+        &self,
+        state: &State<P>,
+        rd: &RootDomain<P>,
+        up: &impl Upcalls<P>,
+        rq: &mut RqGuard<'_, P>,
+    ) -> bool {
+        if !self.is_used() || rq.online.get() == 0 {
+            return rq.nr_running.get() > 0;
+        }
+        self.update_leaves(state, rq, P::now());
+        let mut most = 0;
+        for around in &state.neighbourhoods[rq.cpu.index()] {
+            while self.pull_fair(state, up, rq, around, &mut most) {}
+            if rq.nr_running.get() > 0 {
+                return true;
+            }
+        }
+        // Relaxed: a hint. The load before the store keeps the line shared.
+        if most < 2 && self.is_any_crowded(rd) {
+            // Relaxed: as in `pull_when_idle`.
+            rd.words().overloaded.store(0, Ordering::Relaxed);
+        }
+        false
+    }
+
+    /// Returns whether fair tasks wait on `rq`.
+    pub(crate) fn is_crowded(&self, rq: &RqGuard<'_, P>) -> bool {
+        if !self.is_used() {
+            return false;
+        }
+        let queue = self.fair_queue(rq.cpu);
+        queue.nr_queued.get() > u32::from(queue.curr.get() != 0)
+    }
+
+    /// Returns whether a CPU may have two tasks, so that fair tasks may wait: a hint.
+    pub(crate) fn is_any_crowded(&self, rd: &RootDomain<P>) -> bool {
+        // Relaxed: a hint.
+        self.is_used() && rd.words().overloaded.load(Ordering::Relaxed) != 0
+    }
+
     /// Pulls a fair task from the fullest queue of `around`, if that queue has at least two tasks
     /// more. Raises `most` to the count of the fullest queue.
     fn pull_fair(

@@ -154,6 +154,15 @@ impl Mitigation {
         Self { config: SchedulerConfig { idle: IdleSearch::OnePass(one_pass::UTIL), ..self.config }, ..self }
     }
 
+    /// Returns this mitigation with CPUs that keep the tasks which their own tasks wake or spawn,
+    /// if these are no more urgent: see [`WakeHint::Polled`](crate::WakeHint::Polled). It needs
+    /// [`shipped`](Self::shipped), and does nothing with others. Native runtimes do so by default.
+    #[must_use]
+    pub fn keeping_wakeups(self, keeps: bool) -> Self {
+        let keeps_wakeups = keeps && self.config.shipped;
+        Self { config: SchedulerConfig { keeps_wakeups, ..self.config }, ..self }
+    }
+
     /// Creates a scheduler of this mitigation. All CPUs of `topology` are online.
     #[must_use]
     pub fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<Scheduler<P>> {

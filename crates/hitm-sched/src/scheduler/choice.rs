@@ -13,6 +13,8 @@ use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
 use crate::shipped::Shipped;
+use crate::shipped::searchers::Searchers;
+use crate::shipped::urgent::UrgentTasks;
 
 /// Who places real-time tasks.
 pub(crate) enum Way<P: Platform> {
@@ -28,6 +30,24 @@ impl<P: Platform> Scheduler<P> {
         match &self.way {
             Way::Linux => None,
             Way::Shipped(own) => Some(own),
+        }
+    }
+
+    /// Returns the idle CPUs, if CPUs keep the tasks that their own tasks wake.
+    #[inline]
+    pub(super) fn searchers(&self) -> Option<&Searchers<P>> {
+        match &self.way {
+            Way::Linux => None,
+            Way::Shipped(own) => own.searchers.as_ref(),
+        }
+    }
+
+    /// Returns the urgent tasks that their CPUs have not begun, there too.
+    #[inline]
+    pub(super) fn urgent(&self) -> Option<&UrgentTasks<P>> {
+        match &self.way {
+            Way::Linux => None,
+            Way::Shipped(own) => own.urgent.as_ref(),
         }
     }
 

@@ -43,6 +43,10 @@ impl<P: Platform> Scheduler<P> {
         P::fence(Ordering::SeqCst);
         // Other CPUs may be overloaded and may have searched when there was no CPU for their tasks.
         self.pull(&mut rq);
+        if self.keeps_wakeups() {
+            // If it idles, it must be counted as idle.
+            self.state.resched(&rq);
+        }
     }
 
     pub(crate) fn take_offline(&self, cpu: CpuId) -> bool {

@@ -2,7 +2,7 @@
 //! that a runtime calls.
 //!
 //! Each operation has its own file: [`enqueue`], [`placement`],
-//! [`wake`], [`switch`], [`push`], [`pull`],
+//! [`wake`], [`spare`], [`switch`], [`urgent`], [`push`], [`pull`],
 //! [`change`], [`groups`], [`hotplug`].
 //!
 //! **Locks.** A run queue's lock protects the queue and the tasks on it. Two of these locks are
@@ -19,7 +19,9 @@ mod pull;
 mod push;
 mod pushable;
 mod scheduling;
+mod spare;
 mod switch;
+mod urgent;
 mod wake;
 
 use std::fmt;
@@ -65,7 +67,7 @@ impl<P: Platform> Scheduler<P> {
         let scheduler = Self {
             config,
             rd: RootDomain::new(&topology, config.root_domain),
-            way: if config.shipped { Way::Shipped(Shipped::new(&topology)) } else { Way::Linux },
+            way: if config.shipped { Way::Shipped(Shipped::new(&topology, config.keeps_wakeups)) } else { Way::Linux },
             state: State::new(topology.clone()),
             ids: Ids::new(config.cids, topology.clone()),
             fair: Fair::new(config.idle, config.tick, config.groups),

@@ -34,28 +34,35 @@ impl<P: Platform> Scheduler<P> {
 
     pub(crate) fn pull_from(&self, rq: &mut RqGuard<'_, P>, cpu: CpuId) -> bool {
         // If that CPU is about to get a task that is more urgent still, it pushes by itself.
-        if self.state.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
+        let takes_half = self.keeps_wakeups() && rq.rt.rt_nr_running.get() == 0;
+        // A CPU that is about to idle relies on what the lock shows: the priority may be old.
+        if !takes_half && self.state.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
             return false;
         }
         let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
         // Everything below reads both queues again.
         let Some(id) = self.pullable(&source, rq) else { return false };
         self.move_away(&source, id, rq);
+        if takes_half {
+            self.take_half(&source, rq, self.state.tasks.get(id).prio());
+        }
         true
     }
 
     /// Returns the task of `source` that should run on the CPU of `rq`.
     fn pullable(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> Option<TaskId> {
         let mut id = source.rt.first_pushable(&self.state.tasks)?;
-        // A CPU where it would be throttled is no improvement.
-        while !self.state.tasks.allowed(id).contains(rq.cpu)
-            || self.fair.groups.holder(&self.state, rq.cpu, id).is_some()
-        {
+        while !self.may_come(id, rq) {
             id = source.rt.next_pushable(&self.state.tasks, id)?;
         }
         let prio = self.state.tasks.get(id).prio();
         let running = source.curr().map(|curr| self.fair.rank(&self.state, source, curr));
         // A task that is more urgent than the running task of `source` is about to run there.
         (prio < rq.highest() && rq.online.get() != 0 && running.is_some_and(|running| running <= prio)).then_some(id)
+    }
+
+    /// Returns whether `id` may run on the CPU of `rq` and would not be throttled there.
+    pub(super) fn may_come(&self, id: TaskId, rq: &RqGuard<'_, P>) -> bool {
+        self.state.tasks.allowed(id).contains(rq.cpu) && self.fair.groups.holder(&self.state, rq.cpu, id).is_none()
     }
 }

@@ -41,14 +41,19 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// policy.
     fn prepare(&self, attributes: &Attributes) -> Option<TaskId>;
 
-    /// Enqueues a prepared task for the first time.
-    fn start(&self, task: TaskId);
+    /// Enqueues a prepared task for the first time, with a hint about the task that spawned it.
+    fn start(&self, task: TaskId, hint: WakeHint);
 
     /// Wakes a task, with a hint about the waker. Returns false when the task was already awake.
     fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool;
 
     /// Leaves the running task and returns the next one, or `None` if the CPU becomes idle.
     fn switch(&self, why: SwitchReason) -> Option<TaskId>;
+
+    /// Lets other CPUs have the tasks that this CPU has kept for itself: see
+    /// [`WakeHint::Polled`]. Call it where the running task could be preempted, if
+    /// [`keeps_any`](Scheduler::keeps_any).
+    fn spare(&self);
 
     /// Does the work that `interrupts` ask for, except switching tasks.
     fn handle(&self, interrupts: Interrupts);
@@ -107,8 +112,8 @@ impl<P: Platform> Scheduling<P> for Scheduler<P> {
         Some(id)
     }
 
-    fn start(&self, task: TaskId) {
-        self.start_task(task, WakeFlags::New);
+    fn start(&self, task: TaskId, hint: WakeHint) {
+        self.start_task(task, WakeFlags::New(hint));
     }
 
     fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool {
@@ -117,6 +122,10 @@ impl<P: Platform> Scheduling<P> for Scheduler<P> {
 
     fn switch(&self, why: SwitchReason) -> Option<TaskId> {
         self.switch_task(why)
+    }
+
+    fn spare(&self) {
+        self.spare_kept();
     }
 
     fn handle(&self, interrupts: Interrupts) {

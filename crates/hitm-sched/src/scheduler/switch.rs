@@ -45,8 +45,13 @@ impl<P: Platform> Scheduler<P> {
         // A throttled task cannot be run.
         let has_none =
             |rq: &RqGuard<'_, P>| queued.is_none_or(|prev| self.fair.groups.is_held(&self.state, rq.cpu, prev));
-        if next.is_none() && has_none(&rq) {
-            let has_one = self.fair.pull_when_idle(&self.state, &self.rd, self, &mut rq);
+        let idles = next.is_none() && has_none(&rq);
+        if idles {
+            let has_one = if self.keeps_wakeups() {
+                self.find_before_idle(&mut rq)
+            } else {
+                self.fair.pull_when_idle(&self.state, &self.rd, self, &mut rq)
+            };
             // The lock may have been released meanwhile. A throttled task may be elsewhere now, or
             // may run.
             goes = may_not_stay(&rq);
@@ -54,11 +59,15 @@ impl<P: Platform> Scheduler<P> {
                 next = self.pick(&rq, goes);
             }
         }
+        if self.take_urgent(&rq, next) {
+            next = self.pick(&rq, goes);
+        }
         if next == prev {
             // A CPU that enqueued a task while this CPU was about to reschedule has left the push
             // to this CPU.
             self.push_behind(&rq, next);
             self.run_balance(&mut rq);
+            self.spare_behind(rq, next, idles);
             return next;
         }
         if let Some(prev) = queued {
@@ -75,7 +84,25 @@ impl<P: Platform> Scheduler<P> {
             self.send_home(&mut rq, prev);
         }
         self.run_balance(&mut rq);
+        self.spare_behind(rq, next, idles);
         next
+    }
+
+    /// Lets other CPUs have what waits behind `next`, where CPUs keep the tasks that their own
+    /// tasks wake. `looked` says that this CPU has looked for tasks elsewhere.
+    fn spare_behind(&self, mut rq: RqGuard<'_, P>, next: Option<TaskId>, looked: bool) {
+        if !self.keeps_wakeups() {
+            return;
+        }
+        let mut called = None;
+        if next.is_some() || rq.online.get() == 0 {
+            called = self.stop_idling(&rq, looked);
+        }
+        if next.is_some() && called.is_none() {
+            called = self.spare(&mut rq);
+        }
+        drop(rq);
+        self.interrupt_called(called);
     }
 
     /// Does steps 1 and 2.
@@ -170,7 +197,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Defers step 8, the push of the tasks that wait behind `next`.
     fn push_behind(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
-        if next.is_some() && rq.rt.first_pushable(&self.state.tasks).is_some() {
+        if next.is_some() && !self.keeps_wakeups() && rq.rt.first_pushable(&self.state.tasks).is_some() {
             rq.request_balance(BALANCE_PUSH);
         }
     }

@@ -17,8 +17,8 @@ use crate::scheduler::Scheduler;
 /// The wake flags: how a task comes to a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WakeFlags {
-    /// For the first time.
-    New,
+    /// For the first time, by a spawner with this hint.
+    New(WakeHint),
     /// By a waker with this hint.
     Woken(WakeHint),
 }
@@ -40,21 +40,30 @@ impl<P: Platform> Scheduler<P> {
         // It may be asleep while its CPU has not yet left it.
         task.wait_off_cpu();
         self.state.stats.add(Count::Wake);
-        let mut rq = self.queue_for(id, flags);
+        let stays = self.keeps(id, flags);
+        let mut rq = self.queue_for(id, flags, stays);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
+        if stays && rq.cpu == P::current_cpu() && rq.curr().is_some() {
+            let called = self.keep(&mut rq, id);
+            self.run_balance(&mut rq);
+            drop(rq);
+            return self.interrupt_called(called);
+        }
         self.preempt_for(&rq, id);
+        self.tell_urgent(&rq, id);
         self.push_after_wakeup(&mut rq, id);
         self.run_balance(&mut rq);
     }
 
     /// Chooses the CPU for `id` and locks its queue. The task is on no queue, and the caller holds
-    /// its `pi_lock`.
-    fn queue_for(&self, id: TaskId, flags: WakeFlags) -> RqGuard<'_, P> {
+    /// its `pi_lock`. With `stays` it is the calling CPU, if that is online.
+    fn queue_for(&self, id: TaskId, flags: WakeFlags, stays: bool) -> RqGuard<'_, P> {
         let task = self.state.tasks.get(id);
         loop {
             let before = task.cpu();
-            let chosen = self.nearest_active(id, self.select(id, before, flags));
+            let chosen = if stays { P::current_cpu() } else { self.select(id, before, flags) };
+            let chosen = self.nearest_active(id, chosen);
             if chosen != before {
                 self.state.stats.add(Count::Migration);
                 self.fair.groups.remove_load(&self.state, before, id);

@@ -88,6 +88,29 @@ impl<P: Platform> Shipped<P> {
         true
     }
 
+    /// Returns whether `id` is advertised to all CPUs.
+    pub(crate) fn is_told_to_all(&self, state: &State<P>, id: TaskId) -> bool {
+        Self::announced(state, id) == Announced::All
+    }
+
+    /// Advertises the tasks of `rq` that wait and are not advertised, behind a task that may run
+    /// everywhere and is. No search is needed: if that task finds no CPU, a less urgent one finds
+    /// none either, and a CPU that becomes less urgent looks at this queue because of it.
+    pub(crate) fn tell_rest(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
+        // Most of them came last.
+        let mut last = rq.rt.prev_pushable(&state.tasks, None);
+        let mut any_narrow = false;
+        while let Some(id) = last.filter(|_| rq.rt.unannounced.get() != 0) {
+            self.tell(state, rq, id);
+            any_narrow |= Self::announced(state, id) == Announced::Each;
+            last = rq.rt.prev_pushable(&state.tasks, Some(id));
+        }
+        if any_narrow {
+            // Its words must be seen once the other task is advertised no more.
+            self.waiting.told();
+        }
+    }
+
     /// Counts a task that has come to the pushable list of `rq` and is not advertised yet.
     pub(crate) fn expect(&self, rq: &RqGuard<'_, P>) {
         rq.rt.unannounced.set(rq.rt.unannounced.get() + 1);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use expect_test::expect;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::{Attributes, Count, Nice, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId};
+use hitm_sched::{Attributes, Count, Nice, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId, WakeHint};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, fair};
@@ -32,7 +32,7 @@ impl Bench {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let task = self.on(0, move |sched| {
             let task = sched.prepare(&fair(0, allowed.clone(), None)).expect("a number");
-            sched.start(task);
+            sched.start(task, WakeHint::None);
             task
         });
         self.cpu_of(task)

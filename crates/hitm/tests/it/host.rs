@@ -143,6 +143,8 @@ mod simulated {
     pub(crate) struct Setup {
         pub(crate) machine: &'static str,
         pub(crate) mitigation: &'static str,
+        /// Whether CPUs keep the tasks that their own tasks wake: with `shipped`, as natively.
+        pub(crate) keeps_wakeups: bool,
         pub(crate) costs: CostSet,
         pub(crate) config: Config,
         pub(crate) roles: &'static [&'static str],
@@ -158,6 +160,7 @@ mod simulated {
             Self {
                 machine,
                 mitigation: "baseline",
+                keeps_wakeups: false,
                 costs: CostSet::Runtime,
                 config,
                 roles: &[],
@@ -178,13 +181,21 @@ mod simulated {
             (3, Arbitration::Fifo, "pull-by-locks+cid-owned", CostSet::Runtime),
             (4, Arbitration::LocalFirst, "baseline", CostSet::Linux),
             (5, Arbitration::Fifo, "shipped", CostSet::Runtime),
+            (6, Arbitration::LocalFirst, "shipped", CostSet::Runtime),
         ];
         let shapes = (0..crate::seeds::number("HITM_CASES").unwrap_or(1))
             .flat_map(move |more| MACHINES.map(|machine| (machine, more * variants.len() as u64)));
         shapes.flat_map(move |(machine, more)| {
             variants.map(|(seed, arbitration, mitigation, costs)| {
+                let keeps_wakeups = arbitration == Arbitration::LocalFirst;
                 let (of, seed) = (Setup::of(machine), seed + more);
-                Setup { mitigation, costs, config: Config { seed, arbitration, ..of.config.clone() }, ..of }
+                Setup {
+                    mitigation,
+                    keeps_wakeups,
+                    costs,
+                    config: Config { seed, arbitration, ..of.config.clone() },
+                    ..of
+                }
             })
         })
     }
@@ -238,6 +249,7 @@ mod simulated {
         }
         let machine = Machine::new(topology.clone(), costs, setup.config.clone());
         let mitigation = Mitigation::parse(setup.mitigation).expect("a mitigation");
+        let mitigation = mitigation.keeping_wakeups(setup.keeps_wakeups);
         let roles = Some(Roles::new(setup.roles)).filter(|_| !setup.roles.is_empty());
         let handle = machine.enter(|| Handle::<Simulated>::new(topology, &mitigation, roles));
         if setup.keeps_journal {

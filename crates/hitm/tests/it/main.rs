@@ -42,6 +42,7 @@ mod order;
 mod preempt;
 mod priority;
 mod slices;
+mod urgent;
 
 mod fair;
 mod groups;

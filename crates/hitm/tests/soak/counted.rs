@@ -218,10 +218,10 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         id.inspect(|&id| self.see(id, Place::Asleep))
     }
 
-    fn start(&self, task: TaskId) {
+    fn start(&self, task: TaskId, hint: WakeHint) {
         P::settle();
         self.see(task, Place::Queued);
-        self.counted(|inner| inner.start(task));
+        self.counted(|inner| inner.start(task, hint));
     }
 
     fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool {
@@ -270,6 +270,10 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
             }
         }
         next
+    }
+
+    fn spare(&self) {
+        self.counted(|inner| inner.spare());
     }
 
     fn handle(&self, interrupts: Interrupts) {

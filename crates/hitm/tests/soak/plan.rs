@@ -59,6 +59,7 @@ const WEIGHTS: [(Step, u64); 19] = [
 /// other draws. The stream of task `serial` has the number `1 + serial` after each of these.
 const TENANTS_STREAM: u64 = 1 << 41;
 const FAIR_STREAM: u64 = 1 << 42;
+const WAKEUPS_STREAM: u64 = 1 << 43;
 
 /// The ways to assign ids, beside `shipped`'s.
 const IDS: [&str; 3] = ["", "+cid-recent", "+cid-owned"];
@@ -127,6 +128,8 @@ pub(crate) struct Plan {
     pub(crate) topology: String,
     pub(crate) cpus: u32,
     pub(crate) mitigation: String,
+    /// Whether CPUs keep the tasks that their own tasks wake: with `shipped`, as natively.
+    pub(crate) keeps_wakeups: bool,
     pub(crate) arbitration: Arbitration,
     pub(crate) costs: CostSet,
     pub(crate) jitter: f64,
@@ -205,6 +208,7 @@ impl Plan {
             topology,
             cpus,
             mitigation: mitigation.map_or(drawn, str::to_owned),
+            keeps_wakeups: Random::new(seed, WAKEUPS_STREAM).below(2) == 0,
             arbitration: [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(4)]
                 [random.below(3) as usize],
             costs: [CostSet::Linux, CostSet::Runtime][random.below(2) as usize],

@@ -79,6 +79,7 @@ pub(crate) fn run<P: Platform>(plan: &Plan, flaw: Flaw) -> Outcome {
     let machine = machine(plan);
     let topology = Arc::new(hitm_topology::parse(&plan.topology).expect("a machine of ours"));
     let mitigation = Mitigation::parse(&plan.mitigation).unwrap_or_else(|error| panic!("{error}"));
+    let mitigation = mitigation.keeping_wakeups(plan.keeps_wakeups);
     let world = machine.enter(|| {
         let sched = mitigation.scheduler(topology);
         let counted = Counted::new(sched.clone(), flaw);

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{AtomicWord, CpuSet, Interrupts, PlacedSlice, PlainWord, Platform, Span, Time};
-use hitm_sched::{Attributes, Policy, Scheduler, Scheduling, SwitchReason, TaskId};
+use hitm_sched::{Attributes, Policy, Scheduler, Scheduling, SwitchReason, TaskId, WakeHint};
 use hitm_topology::CpuId;
 
 use crate::run::groups::GroupsKept;
@@ -448,7 +448,7 @@ impl<P: Platform> Driver<P> {
         self.groups.done(group);
         self.ledger.made(id, prio, group, &allowed);
         self.ledger.begin_wake(id);
-        self.sched.start(id);
+        self.sched.start(id, WakeHint::None);
         P::settle();
         self.ledger.end_wake(id);
     }

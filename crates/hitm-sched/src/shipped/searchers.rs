@@ -1,0 +1,219 @@
+//! Idle CPUs that search for work: at most one at a time is called.
+//!
+//! **Claim.** A CPU that has a task to spare calls an idle CPU only if no CPU searches already. So
+//! a burst of wakeups costs one interrupt, and a task that its own CPU runs next costs none.
+//!
+//! **Origin.** The searching workers of Go's scheduler (D. Vyukov, "Scalable Go Scheduler Design
+//! Doc", 2012) and Tokio's. They count threads and keep a list of those that sleep; here a word for
+//! each CPU says that it idles, and the nearest one is called.
+//!
+//! **State** of a CPU's word.
+//!
+//! | state | meaning | set by | left by |
+//! |---|---|---|---|
+//! | `BUSY` | it runs a task, or is about to | itself | itself |
+//! | `IDLE` | it found nothing to run | itself | itself, or who calls it |
+//! | `CALLED` | it must search | who calls it | itself |
+//!
+//! One word counts the CPUs that are `IDLE` (low bits) and those that search: those that are
+//! `CALLED`, and callers that have not chosen a CPU yet. All transitions of that word are RMW
+//! operations. The count of idle CPUs is never less than the number of `IDLE` words.
+//!
+//! **Protocol.** A CPU that has found nothing: (1) becomes `IDLE` and is counted; (2) fences; (3)
+//! looks once more at what is advertised. If it finds a task, it becomes `BUSY`, and calls another
+//! CPU if more tasks wait. A CPU with a task to spare: (1) advertises it; (2) fences; (3) reads the
+//! counts; (4) if a CPU idles and none searches, counts a searcher and makes an idle CPU `CALLED`;
+//! (5) interrupts it. If (4) finds no `IDLE` word, it is no searcher any more, and reads the words
+//! once more.
+//!
+//! **Invariant.** If a task that is to spare stays where it is, then no CPU that may run it idles,
+//! or a CPU searches. A CPU that ends a search without a task becomes `IDLE` in the same operation,
+//! and looks once more.
+//!
+//! **Memory ordering.**
+//!
+//! | one side | other side | what follows |
+//! |---|---|---|
+//! | advertisement, fence SeqCst of the caller, counts | counts, fence SeqCst in `begin_idle`, advertisement | the idle CPU is counted, or the task is seen |
+//! | advertisement, fence SeqCst of the caller, counts (a searcher) | the searcher's counts, fence SeqCst in `begin_idle`, advertisement | the searcher sees the task, or is not counted as one any more |
+//! | `IDLE`, counted AcqRel | counts of a caller that found no `IDLE` word, AcqRel | the caller sees the `IDLE` words of all CPUs that others did not call because of it |
+//!
+//! The model checker runs these words: `searchers/loom.rs`.
+//!
+//! **Cost.** While no CPU idles: one load of a line that no CPU writes. An idle time: two
+//! read-modify-writes of the counts, a fence, and a second look.
+//!
+//! **Limits.** The counts are one word of the machine. They are written when CPUs begin and end to
+//! idle.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Memory, PerCpu, Placed, PlainWord, described};
+use hitm_topology::{CpuId, MAX_CPUS, Topology};
+
+/// One searcher in the counts.
+const SEARCHER: u32 = 1 << 16;
+
+const _: () = assert!(MAX_CPUS < SEARCHER as usize, "the counts of idle CPUs have room");
+
+const BUSY: u32 = 0;
+const IDLE: u32 = 1;
+const CALLED: u32 = 2;
+
+described! {
+    /// The counts.
+    pub(crate) struct Counts<M: Memory> as "idle_counts" {
+        /// The CPUs that idle, and from bit 16 on those that search.
+        word: M::Atomic<u32>,
+    }
+}
+
+described! {
+    /// What a CPU does, for those that could call it.
+    pub(crate) struct IdleState<M: Memory> as "idle_state" {
+        /// Busy, idle or called.
+        state: M::Atomic<u32>,
+        /// 1 while a task waits here that the CPU has kept for itself. Its own.
+        keeps: M::Plain<u32>,
+    }
+}
+
+/// The idle CPUs, and those that search.
+pub(crate) struct Searchers<M: Memory> {
+    counts: Placed<M, Counts<M>>,
+    cpus: PerCpu<M, IdleState<M>>,
+}
+
+/// The outcome of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Call {
+    /// This CPU searches from now on. The caller interrupts it.
+    Cpu(CpuId),
+    /// A CPU searches already.
+    Searched,
+    /// No CPU idles.
+    NoneIdles,
+}
+
+impl<M: Memory> Searchers<M> {
+    /// Creates the words of CPUs that are all busy.
+    pub(crate) fn new(topology: &Topology) -> Self {
+        let busy = |_| IdleState { state: M::Atomic::new(BUSY), keeps: M::Plain::new(0) };
+        Self { counts: Placed::new(Counts { word: M::Atomic::new(0) }, None, None), cpus: PerCpu::new(topology, busy) }
+    }
+
+    /// Returns whether a CPU idles: a hint, unless the caller has fenced.
+    #[track_caller]
+    pub(crate) fn any_idle(&self) -> bool {
+        // Relaxed: a hint, or fenced.
+        self.counts.word.load(Ordering::Relaxed) % SEARCHER != 0
+    }
+
+    /// Calls the first idle CPU of `near`, unless a CPU searches. `near` has all CPUs. The caller
+    /// has advertised a task and has fenced.
+    pub(crate) fn call<C: Iterator<Item = CpuId>>(&self, near: impl Fn() -> C) -> Call {
+        let counts = &self.counts.word;
+        loop {
+            // Relaxed: the caller has fenced.
+            let seen = counts.load(Ordering::Relaxed);
+            if seen >= SEARCHER {
+                return Call::Searched;
+            }
+            if seen == 0 {
+                return Call::NoneIdles;
+            }
+            // AcqRel: sees the `IDLE` words that are counted. Pairs with `begin_idle`. Relaxed on
+            // failure: the loop looks again.
+            if counts.compare_exchange(seen, seen + SEARCHER, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            if let Some(cpu) = near().find(|&cpu| self.claim(cpu)) {
+                // AcqRel: all transitions of the counts continue the release sequences before.
+                counts.fetch_sub(1, Ordering::AcqRel);
+                return Call::Cpu(cpu);
+            }
+            // AcqRel: the words that are read next are at least as new as those of the CPUs that
+            // others did not call because of this search. Pairs with `begin_idle`.
+            counts.fetch_sub(SEARCHER, Ordering::AcqRel);
+            // Relaxed: acquired above.
+            if !near().any(|cpu| self.cpus[cpu].state.load(Ordering::Relaxed) == IDLE) {
+                return Call::NoneIdles;
+            }
+        }
+    }
+
+    /// Makes `cpu` search if it idles.
+    fn claim(&self, cpu: CpuId) -> bool {
+        let state = &self.cpus[cpu].state;
+        // Relaxed, all: the interrupt that follows publishes what the CPU is called for.
+        state.load(Ordering::Relaxed) == IDLE
+            && state.compare_exchange(IDLE, CALLED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Returns whether `cpu`, which asks, was called.
+    #[track_caller]
+    pub(crate) fn is_called(&self, cpu: CpuId) -> bool {
+        // Relaxed: the caller takes interrupts before it asks.
+        self.cpus[cpu].state.load(Ordering::Relaxed) == CALLED
+    }
+
+    /// `cpu`, which calls, has found nothing to run. It must look once more.
+    pub(crate) fn begin_idle(&self, cpu: CpuId) {
+        let state = &self.cpus[cpu].state;
+        // Relaxed: others make `CALLED` of `IDLE` alone.
+        let change = match state.load(Ordering::Relaxed) {
+            IDLE => 0,
+            CALLED => 1_u32.wrapping_sub(SEARCHER),
+            _ => 1,
+        };
+        if change != 0 {
+            // Relaxed: published by the count.
+            state.store(IDLE, Ordering::Relaxed);
+            // AcqRel: publishes the word. Pairs with `call`.
+            self.counts.word.fetch_add(change, Ordering::AcqRel);
+        }
+        // SeqCst: between the counts and the look at what is advertised. Pairs with the fence of
+        // a CPU that calls.
+        M::fence(Ordering::SeqCst);
+    }
+
+    /// `cpu`, which calls, has something to run, or leaves. Returns whether it was a searcher: then
+    /// others have relied on its search.
+    #[track_caller]
+    pub(crate) fn end_idle(&self, cpu: CpuId) -> bool {
+        let state = &self.cpus[cpu].state;
+        // Relaxed: only this CPU ends `BUSY`.
+        if state.load(Ordering::Relaxed) == BUSY {
+            return false;
+        }
+        // Relaxed: whoever reads the word tolerates an old value.
+        let was_called = state.swap(BUSY, Ordering::Relaxed) == CALLED;
+        // AcqRel: as in `call`.
+        self.counts.word.fetch_sub(if was_called { SEARCHER } else { 1 }, Ordering::AcqRel);
+        was_called
+    }
+
+    /// Notes whether a task waits at `cpu`, which calls, that it has kept for itself.
+    #[track_caller]
+    pub(crate) fn set_keeps(&self, cpu: CpuId, keeps: bool) {
+        self.cpus[cpu].keeps.set(u32::from(keeps));
+    }
+
+    /// Returns whether a task waits at `cpu`, which calls, that it has kept for itself.
+    #[track_caller]
+    pub(crate) fn keeps(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].keeps.get() != 0
+    }
+}
+
+impl<M: Memory> fmt::Debug for Searchers<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Searchers").field("counts", &self.counts.word).finish_non_exhaustive()
+    }
+}
+
+// Miri cannot run the model checker's coroutines.
+#[cfg(all(test, not(miri)))]
+mod loom;
