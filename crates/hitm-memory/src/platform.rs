@@ -105,8 +105,8 @@ pub trait Platform: Memory {
     /// The CPU that calls.
     fn current_cpu() -> CpuId;
 
-    /// Whether the caller only acts as that CPU: it is a thread of the host that visits the machine.
-    /// A word that only the CPU writes is not the caller's.
+    /// Whether the caller only acts as that CPU: it is a thread of the host that visits the
+    /// machine. A word that only the CPU writes is not the caller's.
     #[inline]
     fn is_visitor() -> bool {
         false
