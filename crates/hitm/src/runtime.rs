@@ -22,8 +22,8 @@ use crate::watch::Watch;
 /// A handle to a runtime on platform `P`. Clones refer to the same runtime.
 ///
 /// Methods that spawn, change or wake tasks may be called from everywhere; natively that means from
-/// any thread. Futures that wait for time or compute, like [`Handle::sleep`] and
-/// [`Handle::compute`], are for the runtime's own tasks. They panic when they are polled elsewhere.
+/// any thread. Futures that compute or make way, like [`Handle::compute`], are for the runtime's
+/// own tasks. They panic when they are polled elsewhere.
 ///
 /// A task that holds a handle keeps the runtime alive, and the runtime keeps the task alive.
 /// [`Handle::shutdown`] breaks this cycle.

@@ -96,7 +96,8 @@ pub struct MetricsSnapshot {
 
 impl<P: Platform> Handle<P> {
     /// Returns the runtime's metrics; `None` when the runtime was made without
-    /// [`Builder::metrics`](crate::Builder::metrics).
+    /// [`Builder::metrics`](crate::Builder::metrics). A poll is counted after its end: a task may
+    /// be joined before its last poll is counted.
     ///
     /// ```
     /// let runtime = hitm::NativeRuntime::builder().cpus(2).metrics().build().unwrap();

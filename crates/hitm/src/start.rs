@@ -38,7 +38,8 @@ impl Handle<Native> {
     /// Runs `future` on the calling thread, inside this runtime, and returns its output. The future
     /// may borrow and need not be `Send`. It is no task: it has no priority, competes with the
     /// worker threads for the machine's CPUs, and cannot wait for a [`sync`](crate::sync)
-    /// primitive. It may spawn, join, sleep and use every runtime-agnostic primitive.
+    /// primitive. It may spawn, join, sleep and use every runtime-agnostic primitive. After a
+    /// shutdown, no CPU is left that would end its sleeps or watch its sockets.
     ///
     /// ```
     /// use std::rc::Rc;

@@ -146,6 +146,38 @@ fn a_cpu_that_blocks_delays_no_socket() {
     }
 }
 
+/// Voluntary context switches of the threads with these names, from the operating system.
+#[cfg(target_os = "linux")]
+fn sleeps_of(name: &str) -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("threads");
+    let own = threads.map(|thread| thread.expect("a thread").path()).filter(|thread| {
+        // A thread of another test may end meanwhile.
+        std::fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.starts_with(name))
+    });
+    let sleeps = |thread: std::path::PathBuf| {
+        let status = std::fs::read_to_string(thread.join("status")).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("a count")
+    };
+    own.map(sleeps).sum()
+}
+
+/// No thread wakes while nothing happens: neither the one that waits in the poller nor a guard.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_idle_runtime_sleeps() {
+    let builder = NativeRuntime::builder().cpus(3).thread_name(|cpu| format!("idle-io-{cpu}"));
+    let runtime = builder.build().expect("threads");
+    let address = echo(runtime.handle(), Priority::default());
+    all(&runtime, (0..4).map(|_| ask(address, 20)));
+    // The last guard has gone.
+    std::thread::sleep(Duration::from_millis(100));
+    let before = sleeps_of("idle-io-");
+    assert!(before > 0);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(sleeps_of("idle-io-") - before, 0, "threads that woke in half a second of silence");
+}
+
 #[test]
 fn datagrams_and_their_senders() {
     runtime(1).block_on(async {

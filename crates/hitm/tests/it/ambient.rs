@@ -225,6 +225,8 @@ fn metrics_count_by_class() {
     }
     let blocks = SpawnOptions::default().named("blocks");
     runtime.block_on(handle.spawn(blocks, async { std::thread::sleep(Duration::from_millis(6)) })).expect("it ends");
+    // The last poll is counted after its task has been joined.
+    drop(runtime);
     let metrics = handle.metrics().expect("they are on");
     let counts: Vec<_> =
         metrics.classes.iter().map(|class| (class.wakeups.count(), class.polls.count(), class.queued)).collect();
