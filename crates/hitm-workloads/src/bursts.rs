@@ -2,7 +2,7 @@
 
 use hitm_memory::Span;
 use rand_core::{RngCore, SeedableRng};
-use rand_distr::{Distribution, LogNormal};
+use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The distribution of the length of a piece of work.
@@ -34,11 +34,20 @@ impl Bursts {
     /// Draws one length. The distribution is log-normal: lengths of work are positive with a long
     /// tail.
     ///
+    /// A draw is the same on every host. C libraries differ in the last bit of `exp` and `ln`, and
+    /// so does one library on two processors; those of the crate `libm` are the same everywhere.
+    ///
     /// # Panics
     /// When the mean is not positive or the spread is negative; both are constants of a workload.
     pub fn draw(&mut self, burst: Burst) -> Span {
-        let lengths = LogNormal::from_mean_cv(burst.mean_micros * self.factor * 1e3, burst.spread);
-        Span::from_nanos_f64(lengths.expect("a positive mean").sample(&mut self.random))
+        let mean = burst.mean_micros * self.factor * 1e3;
+        assert!(mean > 0.0 && burst.spread >= 0.0, "a positive mean and no negative spread: {burst:?}");
+        // With the logarithm's mean `mu` and deviation `sigma`, the mean is exp(mu + sigma^2 / 2)
+        // and the squared spread is exp(sigma^2) - 1.
+        let more = burst.spread * burst.spread + 1.0;
+        let (mu, sigma) = (0.5 * libm::log(mean * mean / more), libm::log(more).sqrt());
+        let normal: f64 = StandardNormal.sample(&mut self.random);
+        Span::from_nanos_f64(libm::exp(mu + sigma * normal))
     }
 
     /// Draws a number below `end`, uniformly; returns 0 when `end` is 0.
@@ -71,6 +80,30 @@ mod tests {
         // Five standard deviations of a count: the square root of 10,000 * 0.2 * 0.8 is 40.
         assert!(counts.iter().all(|count| count.abs_diff(2_000) < 200), "{counts:?}");
         assert_eq!(bursts.below(0), 0);
+    }
+
+    /// A job gives the same bytes on every host, and its draws come first.
+    #[test]
+    fn lengths_are_the_same_on_every_host() {
+        let mut bursts = Bursts::new(7, 3, 0.0627);
+        let lengths = [(); 4].map(|()| bursts.draw(Burst { mean_micros: 500.0, spread: 0.5 }).as_picos());
+        let constant = bursts.draw(Burst { mean_micros: 500.0, spread: 0.0 }).as_picos();
+        expect_test::expect!["[11580525, 56305563, 53610898, 23755837] 31350000"].assert_eq(&format!("{lengths:?} {constant}"));
+    }
+
+    /// Another library's log-normal distribution with the same random numbers differs by rounding
+    /// at most.
+    #[test]
+    fn lengths_are_those_of_a_log_normal_distribution() {
+        for spread in [0.0, 0.5, 2.0] {
+            let (mut ours, mut random) = (Bursts::new(3, 1, 0.1), Bursts::new(3, 1, 0.1).random);
+            let theirs = rand_distr::LogNormal::from_mean_cv(50.0 * 1e3, spread).expect("a positive mean");
+            for _ in 0..10_000 {
+                let own = ours.draw(Burst { mean_micros: 500.0, spread }).as_picos();
+                let other = Span::from_nanos_f64(theirs.sample(&mut random)).as_picos();
+                assert!(own.abs_diff(other) <= 1, "{own} {other}");
+            }
+        }
     }
 
     #[test]
