@@ -88,7 +88,8 @@ mod tests {
         let mut bursts = Bursts::new(7, 3, 0.0627);
         let lengths = [(); 4].map(|()| bursts.draw(Burst { mean_micros: 500.0, spread: 0.5 }).as_picos());
         let constant = bursts.draw(Burst { mean_micros: 500.0, spread: 0.0 }).as_picos();
-        expect_test::expect!["[11580525, 56305563, 53610898, 23755837] 31350000"].assert_eq(&format!("{lengths:?} {constant}"));
+        expect_test::expect!["[11580525, 56305563, 53610898, 23755837] 31350000"]
+            .assert_eq(&format!("{lengths:?} {constant}"));
     }
 
     /// Another library's log-normal distribution with the same random numbers differs by rounding
