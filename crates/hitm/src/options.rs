@@ -103,7 +103,7 @@ impl SpawnOptions {
         Self { cpus: Some(cpus), ..self }
     }
 
-    /// Returns the options with which [`spawn`](crate::spawn) spawns a task in the calling task:
+    /// Returns the options with which [`spawn`](fn@crate::spawn) spawns a task in the calling task:
     /// its present own priority, and the CPUs, the group and the tenant that it was spawned with.
     /// The name and the role are not inherited. Outside a task, returns the defaults.
     ///

@@ -1,4 +1,4 @@
-//! Values of a task: [`task_local!`](crate::task_local), [`TaskLocal`].
+//! Values of a task: [`task_local!`](macro@crate::task_local), [`TaskLocal`].
 //!
 //! A value is a thread-local value while its future is polled, and is inside the future otherwise.
 //! So a task may migrate, and one value never reaches another task. It works on every executor of
@@ -46,7 +46,7 @@ macro_rules! task_local {
     };
 }
 
-/// A value that a task has: made by [`task_local!`](crate::task_local).
+/// A value that a task has: made by [`task_local!`](macro@crate::task_local).
 pub struct TaskLocal<T: 'static>(&'static LocalKey<RefCell<Option<T>>>);
 
 impl<T: 'static> TaskLocal<T> {
