@@ -7,9 +7,7 @@
 //! order of arrival.
 //!
 //! **Differences.** A priority that changes during a wait moves no waiter. The buckets come into
-//! being when they are first used, at home on the first package. A ticket lock stands for the
-//! kernel's queued lock, as elsewhere in this project: of a contended bucket each release costs a
-//! miss for each waiter, where the kernel's costs one.
+//! being when they are first used, at home on the first package.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -18,8 +16,11 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use hitm_machine::Simulated;
-use hitm_memory::{AtomicWord, Described, Field, Lock, LockGuard, Memory, Placed, Platform, Time};
+use hitm_memory::{
+    AtomicWord, Described, Field, Memory, PerCpu, Placed, Platform, QueueNode, QueuedGuard, QueuedLock, Time,
+};
 use hitm_sched::Prio;
+use hitm_topology::Topology;
 use rustc_hash::FxHashMap;
 
 use crate::access::load_on_host;
@@ -50,7 +51,7 @@ type Word = <Simulated as Memory>::Atomic<u32>;
 #[repr(C)]
 struct Bucket {
     waiters: Word,
-    queue: Lock<Simulated, Queue>,
+    queue: QueuedLock<Simulated, Queue>,
 }
 
 impl Described for Bucket {
@@ -64,7 +65,8 @@ impl Described for Bucket {
                 4,
                 "threads in the queue, or about to be: read by a wake",
             ),
-            Field::word("lock", offset_of!(Self, queue), 4, "protects the queue; its first entry is on the line"),
+            Field::word("lock", offset_of!(Self, queue), 2, "protects the queue; its first entry is on the line"),
+            Field::word("lock.tail", offset_of!(Self, queue) + 2, 2, "the last CPU that waits for the lock"),
         ]
     }
 }
@@ -74,15 +76,18 @@ type Placing = &'static Placed<Simulated, Bucket>;
 /// The kernel's table.
 pub(crate) struct Futexes {
     buckets: RefCell<FxHashMap<usize, Placing>>,
+    /// What CPUs wait with for the locks of buckets.
+    nodes: PerCpu<Simulated, QueueNode<Simulated>>,
     /// The binary logarithm of their number.
     bits: u32,
 }
 
 impl Futexes {
-    /// The table of a machine of so many CPUs.
-    pub(crate) fn new(cpus: usize) -> Self {
-        let bits = (BUCKETS_PER_CPU * cpus).next_power_of_two().trailing_zeros();
-        Self { buckets: RefCell::default(), bits }
+    /// The table of a machine. Called inside it.
+    pub(crate) fn new(topology: &Topology) -> Self {
+        let bits = (BUCKETS_PER_CPU * topology.cpus()).next_power_of_two().trailing_zeros();
+        let nodes = PerCpu::new(topology, |_| QueueNode::default());
+        Self { buckets: RefCell::default(), nodes, bits }
     }
 
     /// The bucket of an address, and its place in the table.
@@ -93,12 +98,20 @@ impl Futexes {
         let place = (hash >> (u64::BITS - self.bits)) as usize;
         let known = self.buckets.borrow().get(&place).copied();
         let bucket = known.unwrap_or_else(|| {
-            let bucket = Bucket { waiters: Word::new(0), queue: Lock::new(Vec::new()) };
+            let bucket = Bucket { waiters: Word::new(0), queue: QueuedLock::new(Vec::new()) };
             let placed: Placing = Box::leak(Box::new(Placed::new(bucket, None, None)));
             // Another CPU may have come first meanwhile.
             self.buckets.borrow_mut().entry(place).or_insert(placed)
         });
         (place, bucket)
+    }
+}
+
+impl Bucket {
+    /// Locks it on the CPU that runs.
+    #[track_caller]
+    fn lock(&self) -> QueuedGuard<'_, Simulated, Queue> {
+        self.queue.lock(&shared().futexes.nodes, Simulated::current_cpu())
     }
 }
 
@@ -175,7 +188,7 @@ fn enqueue(thread: &'static Thread, address: usize, bits: u32, again: impl FnOnc
     // SeqCst: forbids store buffering against `pending`: the waker sees the waiter, or the waiter
     // sees what the waker wrote before.
     bucket.waiters.fetch_add(1, Ordering::SeqCst);
-    let mut queue = bucket.queue.lock();
+    let mut queue = bucket.lock();
     if !again() {
         // Relaxed: a hint for wakers; the queue is authoritative.
         bucket.waiters.fetch_sub(1, Ordering::Relaxed);
@@ -196,7 +209,7 @@ fn dequeue(waiter: &Rc<Waiter>) -> bool {
     loop {
         let address = waiter.address.get();
         let (_, bucket) = shared().futexes.of(address);
-        let mut queue = bucket.queue.lock();
+        let mut queue = bucket.lock();
         if waiter.woken.get() {
             return false;
         }
@@ -239,7 +252,7 @@ fn wake_here(address: usize, count: usize, bits: u32) -> usize {
     if count == 0 || !pending(bucket) {
         return 0;
     }
-    let woken = take(bucket, &mut bucket.queue.lock(), address, count, bits);
+    let woken = take(bucket, &mut bucket.lock(), address, count, bits);
     finish(&woken)
 }
 
@@ -283,11 +296,11 @@ pub(crate) fn requeue(
     system_call(|| {
         let ((place, one), (other_place, other)) = (shared().futexes.of(from), shared().futexes.of(to));
         // In the order of the table: two requeues cannot wait for each other.
-        let mut locks: Vec<LockGuard<'_, Simulated, Queue>> = Vec::with_capacity(2);
+        let mut locks: Vec<QueuedGuard<'_, Simulated, Queue>> = Vec::with_capacity(2);
         let first_is_from = place <= other_place;
-        locks.push(if first_is_from { one.queue.lock() } else { other.queue.lock() });
+        locks.push(if first_is_from { one.lock() } else { other.lock() });
         if place != other_place {
-            locks.push(if first_is_from { other.queue.lock() } else { one.queue.lock() });
+            locks.push(if first_is_from { other.lock() } else { one.lock() });
         }
         if expected.is_some_and(|expected| load_on_host(from, 4, pc) as u32 != expected) {
             return Err(libc::EAGAIN);

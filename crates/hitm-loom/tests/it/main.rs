@@ -4,4 +4,5 @@
 mod defect;
 mod litmus;
 mod lock;
+mod queued_lock;
 mod word;
