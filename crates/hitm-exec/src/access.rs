@@ -12,11 +12,12 @@
 
 use std::cell::RefMut;
 
+use hitm_machine::Site;
 use hitm_machine::program::{self, Stored};
-use hitm_machine::{Machine, Site};
 use hitm_memory::LINE;
 
 use crate::pace::Pace;
+use crate::quick::settle;
 use crate::signals;
 use crate::start::shared;
 use crate::thread::{self, Thread};
@@ -24,7 +25,7 @@ use crate::tls::on_host;
 use crate::turn::{Look, Registers, Turn};
 
 /// The size of a word, in bytes; at most 16.
-type Size = usize;
+pub(crate) type Size = usize;
 
 /// Reads a word of the program, as it is in memory.
 #[inline]
@@ -77,12 +78,11 @@ pub(crate) enum Pending {
 /// What accesses of a thread keep between calls.
 #[derive(Debug)]
 pub(crate) struct AccessState {
-    machine: &'static Machine,
     pub(crate) pending: Pending,
     /// Picoseconds of instructions that the machine has not been told of.
-    owed: u64,
-    pace: Pace,
-    turn: Turn,
+    pub(crate) owed: u64,
+    pub(crate) pace: Pace,
+    pub(crate) turn: Turn,
     /// Accesses until the thread looks for interrupts.
     pub(crate) until_attend: u32,
     /// Basic blocks so far.
@@ -93,15 +93,14 @@ pub(crate) struct AccessState {
 
 /// Accesses after which a thread looks whether it is to be preempted. A CPU that waits for lines
 /// does so within some tens of microseconds.
-const ATTEND_EVERY: u32 = 64;
+pub(crate) const ATTEND_EVERY: u32 = 64;
 
 /// Instructions without an access after which a thread does so: 2 us.
-const LONGEST_BLOCK: u64 = 2_000_000;
+pub(crate) const LONGEST_BLOCK: u64 = 2_000_000;
 
 impl AccessState {
     pub(crate) fn new(stack: usize) -> Self {
         Self {
-            machine: shared().machine,
             pending: Pending::Nothing,
             owed: 0,
             pace: Pace::new(&shared().pace),
@@ -110,31 +109,6 @@ impl AccessState {
             blocks: 0,
             spins: 0,
         }
-    }
-
-    /// Makes an access of one line without the machine's side, if that can be: the machine says
-    /// when (`Machine::pass_quickly`). Whether it did; if not, nothing has happened.
-    #[inline(always)]
-    fn pass_quickly<const IS_STORE: bool, const SIZE: Size>(&mut self, address: usize, pc: usize) -> bool {
-        if address % LINE + SIZE > LINE || !matches!(self.pending, Pending::Nothing) {
-            return false;
-        }
-        let waits = if IS_STORE { 0 } else { self.pace.wait(address) };
-        let owed = self.owed + waits;
-        if self.until_attend == 1 {
-            // A look for interrupts that finds none changes nothing.
-            if !self.machine.is_undisturbed(owed) {
-                return false;
-            }
-            self.until_attend += ATTEND_EVERY;
-        }
-        let passed = self.machine.pass_quickly::<IS_STORE, SIZE>(owed, address, pc);
-        if passed {
-            self.owed = 0;
-            self.until_attend -= 1;
-            self.pace.access(address, IS_STORE, waits);
-        }
-        passed
     }
 
     /// A load is next.
@@ -191,103 +165,8 @@ pub(crate) fn parts(address: usize, size: Size) -> impl Iterator<Item = (usize, 
     std::iter::once((address, first)).chain((second > 0).then_some((address + first, second)))
 }
 
-/// What a quick load has done.
-#[repr(C)]
-enum Quick {
-    /// All that there was to do.
-    All,
-    /// Nothing.
-    Nothing,
-    /// The load. It ends a turn of a loop.
-    Round,
-}
-
-/// A load that the program makes by itself after the call, if it is an easy one.
-#[inline(always)]
-fn load_quickly<const SIZE: Size>(address: usize, pc: usize) -> Quick {
-    let Some(thread) = thread::current() else { return Quick::All };
-    if thread.signals.due.get() {
-        return Quick::Nothing;
-    }
-    let mut state = thread.access.borrow_mut();
-    if !state.pass_quickly::<false, SIZE>(address, pc) {
-        return Quick::Nothing;
-    }
-    let look = Look { address, code: pc, bits: peek(address, SIZE), size: SIZE };
-    if state.turn.is_round(&look) {
-        return Quick::Round;
-    }
-    let blocks = state.blocks;
-    state.turn.go_on(look, blocks);
-    Quick::All
-}
-
-/// Makes a store without the machine's side, if that can be. Whether nothing is left to do.
-#[inline(always)]
-fn store_quickly<const SIZE: Size>(address: usize, pc: usize) -> bool {
-    let Some(thread) = thread::current() else { return true };
-    if thread.signals.due.get() {
-        return false;
-    }
-    let mut state = thread.access.borrow_mut();
-    let passed = state.pass_quickly::<true, SIZE>(address, pc);
-    if passed {
-        state.turn.forget();
-    }
-    passed
-}
-
-/// The entries of plain and volatile accesses of each size.
-macro_rules! sizes {
-    ($($size:literal $load:ident $store:ident $volatile:ident;)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $load(address: usize, pc: usize) -> Quick {
-            load_quickly::<$size>(address, pc)
-        }
-
-        #[unsafe(no_mangle)]
-        extern "C" fn $store(address: usize, pc: usize) {
-            if !store_quickly::<$size>(address, pc) {
-                store_plain(address, pc, $size);
-            }
-        }
-
-        #[unsafe(no_mangle)]
-        extern "C" fn $volatile(address: usize, pc: usize) {
-            // A store that finds its line takes effect at once, whoever watches.
-            if !store_quickly::<$size>(address, pc) {
-                store_volatile(address, pc, $size);
-            }
-        }
-    )*};
-}
-
-sizes! {
-    1 hitm_quick_load_1 hitm_plain_store_1 hitm_volatile_store_1;
-    2 hitm_quick_load_2 hitm_plain_store_2 hitm_volatile_store_2;
-    4 hitm_quick_load_4 hitm_plain_store_4 hitm_volatile_store_4;
-    8 hitm_quick_load_8 hitm_plain_store_8 hitm_volatile_store_8;
-    16 hitm_quick_load_16 hitm_plain_store_16 hitm_volatile_store_16;
-}
-
-/// A load has been made that ends a turn of a loop.
-#[unsafe(no_mangle)]
-extern "C" fn hitm_round(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
-    let Some(thread) = thread::current() else { return };
-    let look = Look { address, code: pc, bits: peek(address, size), size };
-    if is_in_spin(thread, look, Registers::of_call(registers)) {
-        on_host(|| spin(thread, look));
-    }
-}
-
-/// A load that the program makes by itself after the call.
-#[unsafe(no_mangle)]
-extern "C" fn hitm_load(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
-    load(address, pc, Registers::of_call(registers), size);
-}
-
 /// A load that the program makes by itself after the entry that saved `registers`.
-pub(crate) fn load(address: usize, pc: usize, registers: Registers, size: Size) {
+pub(crate) fn load(address: usize, pc: usize, registers: Registers, size: Size, is_plain: bool) {
     let Some(thread) = thread::at_call() else { return };
     on_host(|| {
         thread.access.borrow_mut().load_comes(address);
@@ -302,7 +181,8 @@ pub(crate) fn load(address: usize, pc: usize, registers: Registers, size: Size) 
             }
         }
         if address % LINE + size <= LINE {
-            look_for_spin(thread, Look { address, code: pc, bits: peek(address, size), size }, registers);
+            let look = Look { address, code: pc, bits: peek(address, size), size, is_plain };
+            look_for_spin(thread, look, registers);
         }
     });
 }
@@ -316,7 +196,7 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
         let bits = load_on_host(address, size, pc);
         match registers {
             Some(registers) if address % LINE + size <= LINE => {
-                look_for_spin(thread, Look { address, code: pc, bits, size }, registers);
+                look_for_spin(thread, Look { address, code: pc, bits, size, is_plain: false }, registers);
             }
             _ => thread.access.borrow_mut().turn.forget(),
         }
@@ -480,10 +360,11 @@ pub(crate) extern "C" fn hitm_store_range(address: usize, bytes: usize, pc: usiz
     range(address, bytes, |address, bytes| store_lines(address, bytes, pc));
 }
 
-/// A basic block begins (`-fsanitize-coverage=trace-pc`).
+/// A basic block begins, and the thread's state is to be looked at.
 #[unsafe(no_mangle)]
-extern "C" fn __sanitizer_cov_trace_pc() {
+extern "C" fn hitm_block() {
     let Some(thread) = thread::current() else { return };
+    settle();
     // The state is borrowed by no call: they have all returned.
     let mut state = thread.access.borrow_mut();
     state.blocks += 1;
@@ -504,6 +385,7 @@ extern "C" fn __sanitizer_cov_trace_pc() {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hitm_pause() {
     if let Some(thread) = thread::current() {
+        settle();
         thread.access.borrow_mut().owed += 43_000;
     }
 }
@@ -520,6 +402,13 @@ fn is_in_spin(thread: &Thread, look: Look, registers: Registers) -> bool {
     // A value that was put into memory for the load is the program's to read first: it waits at the
     // next turn.
     matches!(state.pending, Pending::Nothing)
+}
+
+/// A load has been made that ends a turn of a loop: waits if the loop does. On the program's side.
+pub(crate) fn end_round(thread: &Thread, look: Look, registers: Registers) {
+    if is_in_spin(thread, look, registers) {
+        on_host(|| spin(thread, look));
+    }
 }
 
 /// Waits if a load is in a loop that waits. On the machine's side.

@@ -179,7 +179,7 @@ extern "C" fn load(address: usize, pc: usize, registers: &mut Registers, size: u
 
 fn load_seen(address: usize, pc: usize, registers: &Registers, size: usize) {
     let words = size_of::<Registers>() / size_of::<usize>();
-    access::load(address, pc, turn::Registers { saved: &raw const registers.kept, words }, size);
+    access::load(address, pc, turn::Registers { saved: &raw const registers.kept, words }, size, false);
 }
 
 extern "C" fn store(address: usize, pc: usize, registers: &mut Registers, size: usize) {

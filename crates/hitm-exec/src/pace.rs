@@ -35,10 +35,24 @@ impl PaceCosts {
         let picos = |nanos: f64| (nanos * 1_000.0) as u64;
         Self {
             block: picos(setting.block_ns),
-            issue: picos(setting.issue_ns),
+            // As the machine has it.
+            issue: picos(setting.issue_ns).min(picos(costs.family.load_hit.value)),
             load: picos(costs.family.load_hit.value),
             locked: picos(costs.family.rmw_hit.value),
         }
+    }
+}
+
+impl PaceCosts {
+    /// What a basic block takes.
+    pub(crate) fn block(&self) -> u64 {
+        self.block
+    }
+
+    /// How long a load waits for the word that was stored so long before.
+    #[inline]
+    pub(crate) fn forwards_in(&self, ago: i64) -> i64 {
+        (self.load as i64 - ago).max(0)
     }
 }
 
@@ -77,7 +91,7 @@ impl Pace {
     /// What a load of the word at `address` waits, beside its own cost.
     #[inline]
     pub(crate) fn wait(&self, address: usize) -> u64 {
-        if address == self.stored { (self.stored_at + self.costs.load).saturating_sub(self.now) } else { 0 }
+        if address == self.stored { self.costs.forwards_in((self.now - self.stored_at) as i64) as u64 } else { 0 }
     }
 
     /// A load or store of the word at `address`, which has waited.
@@ -88,6 +102,18 @@ impl Pace {
             (self.stored, self.stored_at) = (address, self.now);
         }
         self.now += waited + self.costs.issue;
+    }
+
+    /// The word that was stored last, and how long before now.
+    pub(crate) fn stored(&self) -> (usize, i64) {
+        (self.stored, (self.now - self.stored_at) as i64)
+    }
+
+    /// Instructions without a locked one have taken `elapsed`. By now the word at `stored` is the
+    /// one that was stored last, so long `ago`.
+    pub(crate) fn pass(&mut self, elapsed: i64, stored: usize, ago: i64) {
+        self.now += elapsed as u64;
+        (self.stored, self.stored_at) = (stored, self.now - ago as u64);
     }
 
     /// A locked instruction: what it takes where it finds its line.

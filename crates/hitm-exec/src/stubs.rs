@@ -4,34 +4,6 @@
 
 use std::arch::global_asm;
 
-/// Entries of plain loads: address; then the caller. For what the quick way leaves to do also the
-/// registers, and the size in bytes.
-macro_rules! loads {
-    ($($name:literal $size:literal;)*) => {$(global_asm!(
-        concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),
-        "mov rsi, [rsp]",
-        "push rdi",
-        concat!("call hitm_quick_load_", $size),
-        "pop rdi",
-        "test eax, eax",
-        "jne 2f",
-        "ret",
-        "2: mov rsi, [rsp]",
-        "push r15", "push r14", "push r13", "push r12", "push rbp", "push rbx",
-        "mov rdx, rsp",
-        concat!("mov ecx, ", $size),
-        "sub rsp, 8",
-        "cmp eax, 1",
-        "jne 3f",
-        "call hitm_load",
-        "jmp 4f",
-        "3: call hitm_round",
-        "4: add rsp, 8",
-        "pop rbx", "pop rbp", "pop r12", "pop r13", "pop r14", "pop r15",
-        "ret",
-    );)*};
-}
-
 /// Entries of atomic loads: address; then the caller, the registers, and the size in bytes.
 macro_rules! atomic_loads {
     ($($name:literal => $function:literal $size:literal;)*) => {$(global_asm!(
@@ -48,65 +20,12 @@ macro_rules! atomic_loads {
     );)*};
 }
 
-loads! {
-    "__tsan_read1" 1;
-    "__tsan_read2" 2;
-    "__tsan_read4" 4;
-    "__tsan_read8" 8;
-    "__tsan_read16" 16;
-    "__tsan_unaligned_read2" 2;
-    "__tsan_unaligned_read4" 4;
-    "__tsan_unaligned_read8" 8;
-    "__tsan_unaligned_read16" 16;
-    "__tsan_volatile_read1" 1;
-    "__tsan_volatile_read2" 2;
-    "__tsan_volatile_read4" 4;
-    "__tsan_volatile_read8" 8;
-    "__tsan_volatile_read16" 16;
-    "__tsan_unaligned_volatile_read2" 2;
-    "__tsan_unaligned_volatile_read4" 4;
-    "__tsan_unaligned_volatile_read8" 8;
-    "__tsan_unaligned_volatile_read16" 16;
-    "__tsan_vptr_read" 8;
-}
-
 atomic_loads! {
     "__tsan_atomic8_load" => "hitm_load8" 1;
     "__tsan_atomic16_load" => "hitm_load16" 2;
     "__tsan_atomic32_load" => "hitm_load32" 4;
     "__tsan_atomic64_load" => "hitm_load64" 8;
     "__tsan_atomic128_load" => "hitm_load128" 16;
-}
-
-/// Entries of stores: address; then the caller.
-macro_rules! stores {
-    ($($name:literal => $function:literal $size:literal;)*) => {$(global_asm!(
-        concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),
-        "mov rsi, [rsp]",
-        concat!("jmp ", $function, "_", $size),
-    );)*};
-}
-
-stores! {
-    "__tsan_write1" => "hitm_plain_store" 1;
-    "__tsan_write2" => "hitm_plain_store" 2;
-    "__tsan_write4" => "hitm_plain_store" 4;
-    "__tsan_write8" => "hitm_plain_store" 8;
-    "__tsan_write16" => "hitm_plain_store" 16;
-    "__tsan_unaligned_write2" => "hitm_plain_store" 2;
-    "__tsan_unaligned_write4" => "hitm_plain_store" 4;
-    "__tsan_unaligned_write8" => "hitm_plain_store" 8;
-    "__tsan_unaligned_write16" => "hitm_plain_store" 16;
-    "__tsan_volatile_write1" => "hitm_volatile_store" 1;
-    "__tsan_volatile_write2" => "hitm_volatile_store" 2;
-    "__tsan_volatile_write4" => "hitm_volatile_store" 4;
-    "__tsan_volatile_write8" => "hitm_volatile_store" 8;
-    "__tsan_volatile_write16" => "hitm_volatile_store" 16;
-    "__tsan_unaligned_volatile_write2" => "hitm_volatile_store" 2;
-    "__tsan_unaligned_volatile_write4" => "hitm_volatile_store" 4;
-    "__tsan_unaligned_volatile_write8" => "hitm_volatile_store" 8;
-    "__tsan_unaligned_volatile_write16" => "hitm_volatile_store" 16;
-    "__tsan_vptr_update" => "hitm_plain_store" 8;
 }
 
 /// Entries that hand over the caller in the register of the first argument that is free.
@@ -227,6 +146,8 @@ macro_rules! with_frame {
 
 with_frame! {
     "malloc" => "hitm_malloc", "rsi", "rdx";
+    "pthread_create" => "hitm_pthread_create", "r8", "r9";
+    "thrd_create" => "hitm_thrd_create", "rcx", "r8";
     "calloc" => "hitm_calloc", "rdx", "rcx";
     "realloc" => "hitm_realloc", "rdx", "rcx";
     "aligned_alloc" => "hitm_aligned_alloc", "rdx", "rcx";

@@ -7,6 +7,8 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::quick::settle;
+
 /// The FS base of the machine's host thread; 0 where the program runs natively.
 pub(crate) static HOST: AtomicUsize = AtomicUsize::new(0);
 
@@ -48,6 +50,7 @@ pub(crate) fn adopt_host() {
 /// Runs `f` with the storage of the machine's host thread.
 #[inline]
 pub(crate) fn on_host<R>(f: impl FnOnce() -> R) -> R {
+    settle();
     with_base(HOST.load(Ordering::Relaxed), f)
 }
 

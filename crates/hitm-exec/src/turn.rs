@@ -5,6 +5,8 @@
 //! loads changes. Then the CPU waits for a write to one of the lines of the loop, instead of
 //! running its turns one by one.
 //!
+//! A plain load begins such a turn only after [`PLAIN_LOADS`] others without a store.
+//!
 //! A loop of assembly alone may count its turns in any register. A loop of a compiler has calls of
 //! this library in it, at the begin of its basic blocks. What it needs in its next turn is then in
 //! the registers that a call keeps, in its frame, and in what it loads. The others have what the
@@ -13,8 +15,12 @@
 use hitm_machine::Site;
 use hitm_machine::program::Seen;
 
-/// Loads of one turn of a loop, at most.
+/// Loads of one turn of a loop, at most, beside the first.
 const LOADS: usize = 8;
+
+/// Plain loads without a store after which one of them may begin a turn. Loops that wait by plain
+/// loads alone are few, and loops that load and do not wait are most of a program.
+pub(crate) const PLAIN_LOADS: usize = 64;
 
 /// Words of the stack frame that tell one turn from another: 4 KiB.
 const FRAME_WORDS: usize = 512;
@@ -52,10 +58,12 @@ pub(crate) struct Look {
     pub(crate) bits: u128,
     /// In bytes.
     pub(crate) size: usize,
+    /// Whether it is a plain load: no atomic or volatile one, and none of assembly.
+    pub(crate) is_plain: bool,
 }
 
 impl Look {
-    const NONE: Self = Self { address: 0, code: 0, bits: 0, size: 0 };
+    const NONE: Self = Self { address: 0, code: 0, bits: 0, size: 0, is_plain: true };
 
     fn seen(&self) -> Seen {
         Seen { address: self.address, size: self.size, bits: self.bits, site: Site::Code(self.code) }
@@ -72,6 +80,8 @@ pub(crate) struct Turn {
     /// The loads since: so many.
     others: [Look; LOADS],
     count: usize,
+    /// Plain loads until one begins a turn, while none is under way.
+    until: usize,
     /// The state of the program at the begin of the turn before, if that began with the same load:
     /// so many words.
     state: Box<[usize]>,
@@ -87,13 +97,46 @@ impl Turn {
     pub(crate) fn new(stack: usize) -> Self {
         let room = || vec![0; SAVED + FRAME_WORDS].into();
         let others = [Look::NONE; LOADS];
-        Self { first: Look::NONE, begun: 0, others, count: 0, state: room(), words: 0, spare: room(), stack }
+        Self {
+            first: Look::NONE,
+            begun: 0,
+            others,
+            count: 0,
+            until: PLAIN_LOADS,
+            state: room(),
+            words: 0,
+            spare: room(),
+            stack,
+        }
     }
 
     /// A store, or a call that waits or wakes: the turn under way is not one of a waiting loop.
     #[inline]
     pub(crate) fn forget(&mut self) {
         self.first.address = 0;
+        self.until = PLAIN_LOADS;
+    }
+
+    /// What the fast path keeps: the address that a turn began with, 0 for none, and the number of
+    /// the next plain load that has to be looked at. While the words of a turn are wanted that is
+    /// the next one; otherwise only how many there are.
+    pub(crate) fn begin(&self) -> (usize, usize) {
+        let until = match self.first.address {
+            0 => self.until,
+            _ if self.words > 0 => 1,
+            _ => LOADS + 1 - self.count,
+        };
+        (self.first.address, until)
+    }
+
+    /// The fast path has kept this.
+    pub(crate) fn set_begin(&mut self, first: usize, until: usize) {
+        self.first.address = first;
+        match first {
+            0 => self.until = until,
+            _ if self.words > 0 => {}
+            _ => self.count = LOADS + 1 - until,
+        }
     }
 
     /// Whether `look` is what the turn began with.
@@ -105,12 +148,17 @@ impl Turn {
     /// A load that is not what the turn began with, after `blocks` basic blocks.
     #[inline]
     pub(crate) fn go_on(&mut self, look: Look, blocks: u64) {
-        if self.first.address != 0
-            && let Some(place) = self.others.get_mut(self.count)
-        {
+        if self.first.address == 0 {
+            if look.is_plain && self.until > 1 {
+                self.until -= 1;
+                return;
+            }
+        } else if let Some(place) = self.others.get_mut(self.count) {
             *place = look;
             self.count += 1;
             return;
+        } else if look.is_plain {
+            return self.forget();
         }
         (self.first, self.begun, self.words, self.count) = (look, blocks, 0, 0);
     }
@@ -122,8 +170,13 @@ impl Turn {
             return false;
         }
         let has_called = std::mem::replace(&mut self.begun, blocks) != blocks;
+        let is_second = self.words > 0;
         if !self.keep(registers, has_called) {
             self.count = 0;
+            // A loop that gets on: it is not looked at again at once.
+            if is_second && look.is_plain {
+                self.forget();
+            }
             return false;
         }
         self.forget();

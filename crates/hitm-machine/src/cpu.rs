@@ -215,6 +215,23 @@ impl LoadWindow {
         self.filled == line && self.loads - self.filled_by < self.reach
     }
 
+    /// The same, after so many further loads.
+    pub(crate) fn has_filled_after(&self, line: u32, loads: u64) -> bool {
+        self.filled == line && u64::from(self.loads - self.filled_by) + loads < u64::from(self.reach)
+    }
+
+    /// So many loads come, of which the last are to be [added](Self::add): as many as this returns.
+    /// The others are beyond reach by then.
+    pub(crate) fn skip(&mut self, loads: u64) -> u64 {
+        let room = self.lines.len() as u64;
+        if loads < room {
+            return loads;
+        }
+        self.end_fill();
+        self.loads = 0;
+        room
+    }
+
     /// What the line that was filled last held, if it is `line`.
     pub(crate) fn fill_of(&self, line: u32) -> Option<&LineBytes> {
         self.has_filled(line).then_some(&*self.bytes)

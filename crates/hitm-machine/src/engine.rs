@@ -26,7 +26,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use self::access::{Issue, Touch};
 use self::ahead::Ahead;
 use self::paths::Behind;
-use self::quick::{Permit, Tallies};
+use self::quick::Quick;
 use self::spinners::Spinners;
 use self::windows::Windows;
 use crate::account::{Account, Part};
@@ -116,9 +116,8 @@ pub(crate) struct Engine {
     pub(crate) pages: Pages,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
-    /// What the current CPU may do on the fast path, and what that counted.
-    pub(crate) permit: Permit,
-    pub(crate) tallies: Tallies,
+    /// The fast path of a program.
+    pub(crate) quick: Quick,
     pub(crate) races: Option<Races>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) event_queue: EventQueue,
@@ -200,8 +199,7 @@ impl Engine {
         Self {
             races: config.check_races.then(|| Races::new(topology.cpus())),
             records: Records::new(Remote::of(&topology)),
-            permit: Permit::none(),
-            tallies: Tallies::none(),
+            quick: Quick::none(),
             exchanges: Exchanges::new(&topology),
             current: 0,
             ahead: if is_windowed { Ahead::unbounded() } else { Ahead::new() },

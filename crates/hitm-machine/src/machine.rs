@@ -18,6 +18,7 @@ use crate::costs::Costs;
 use crate::engine::Engine;
 use crate::event_queue::{TIME_END, Turn};
 use crate::faults::FaultCounts;
+use crate::permit::Permit;
 use crate::results::Results;
 use crate::stack::ColouredStack;
 use crate::world::World;
@@ -116,28 +117,30 @@ impl Machine {
 
     /// Lets a program run here with its own memory: every address that no placed object has is the
     /// program's. A load or store of the program that finds its line takes `issue`, or its latency
-    /// if that is less. See [`program`](crate::program).
+    /// if that is less. See [`program`](crate::program). Returns the permit of the CPU that runs.
     ///
     /// # Panics
     /// When the machine's engine is [`Engine::Windows`](crate::Engine::Windows).
-    pub fn open_to_program(&self, issue: Span) {
+    pub fn open_to_program(&self, issue: Span) -> Rc<Permit> {
         let mut engine = self.world.engine.borrow_mut();
         assert!(!engine.windows.is_on, "the engine of windows runs no programs: use the engine of events");
         engine.pages.are_open = true;
         engine.pages.issue_cost = issue.as_picos();
         let is_on = engine.config.fast_path;
-        engine.tallies.open(is_on);
+        engine.quick.open(is_on)
     }
 
     /// The running CPU executes instructions of the program for `executed` picoseconds, and then
-    /// loads or stores `SIZE` bytes of one line, at `code`, if it has the line alone and nothing
-    /// else is to be considered. Returns whether it did. If not, nothing has happened: the caller
-    /// does the same by [`program`](crate::program), with the same result.
+    /// loads or stores `SIZE` bytes, at `code`, if it has the line alone and nothing else is to be
+    /// considered. Returns whether it did. If not, the access has not happened: the caller does the
+    /// same by [`program`](crate::program), with the same result.
+    ///
+    /// The next accesses may be made by the [permit](Permit) that the CPU has from then on, until
+    /// anything else asks the machine: see [`end_permit`](Self::end_permit).
     ///
     /// A store's value is as with [`Stored::ByProgram`](crate::program::Stored::ByProgram): the
     /// program writes it before anything else happens. This uses no thread-local storage and no
     /// allocator, so it may be called from a program's own code.
-    #[inline(always)]
     #[must_use]
     pub fn pass_quickly<const IS_STORE: bool, const SIZE: usize>(
         &self,
@@ -146,18 +149,16 @@ impl Machine {
         code: usize,
     ) -> bool {
         let Some(mut engine) = self.world.engine.quick() else { return false };
-        engine.pass_quickly::<IS_STORE, SIZE>(executed, address, code, &self.world.current)
+        self.world.current.get().is_some() && engine.pass_quickly::<IS_STORE, SIZE>(executed, address, code)
     }
 
-    /// Returns whether it is known that no interrupt waits for the running CPU once it has executed
-    /// for `executed` picoseconds. Then [`Platform::interrupt_pending`] would say so, and nothing
-    /// else would happen. As [`pass_quickly`](Self::pass_quickly) it may be called from a program's
-    /// own code.
-    ///
-    /// [`Platform::interrupt_pending`]: hitm_memory::Platform::interrupt_pending
-    #[must_use]
-    pub fn is_undisturbed(&self, executed: u64) -> bool {
-        self.world.engine.quick().is_some_and(|engine| engine.is_undisturbed(executed))
+    /// Ends the permit of the running CPU, if it has one. Whoever keeps a part of its state learns
+    /// by this when to take it back; the machine itself ends it when it must. It may be called from
+    /// a program's own code.
+    pub fn end_permit(&self) {
+        if let Some(mut engine) = self.world.engine.quick() {
+            engine.end_permit();
+        }
     }
 
     /// Returns the address of a line of the results, if it is a line of a program.

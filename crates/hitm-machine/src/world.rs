@@ -36,7 +36,7 @@ impl EngineCell {
     #[inline(always)]
     pub(crate) fn borrow(&self) -> Ref<'_, Engine> {
         let engine = self.0.borrow();
-        if !engine.permit.is_open() {
+        if !engine.quick.is_open {
             return engine;
         }
         drop(engine);
@@ -48,7 +48,7 @@ impl EngineCell {
     #[inline(always)]
     pub(crate) fn between_turns(&self) -> RefMut<'_, Engine> {
         let engine = self.0.borrow_mut();
-        debug_assert!(!engine.permit.is_open(), "a permit ends with its turn");
+        debug_assert!(!engine.quick.is_open, "a permit ends with its turn");
         engine
     }
 

@@ -118,10 +118,16 @@ impl Engine {
         ahead && time < self.interrupted_not_before(self.current) || self.acts_at(time)
     }
 
-    /// Whether it is known that no interrupt that the current CPU has not taken has reached it by
-    /// `time`.
-    pub(super) fn sees_no_interrupt(&self, time: u64) -> bool {
-        self.cpus[self.current as usize].pending.is_empty() && self.knows_interrupts(time)
+    /// Before this time it is known that no interrupt that the current CPU has not taken has
+    /// reached it.
+    pub(super) fn sees_no_interrupt_before(&self) -> u64 {
+        if !self.cpus[self.current as usize].pending.is_empty() {
+            return 0;
+        }
+        let looks = self.config.look_ahead;
+        // As `knows_interrupts` has it.
+        let known = if looks { self.interrupted_not_before(self.current) } else { 0 };
+        known.min(self.measured.1.saturating_add(1)).max(self.ahead.acts_before)
     }
 
     /// Whether the measurement has ended at `time`.

@@ -1,23 +1,24 @@
 //! The fast path of a program: loads and stores of lines that the CPU has alone.
 //!
-//! Most accesses of a program touch data that no other CPU touches. [`Engine::pass_quickly`] does
-//! such an access with the result that [`Engine::find`] gives, from the state of its page, its line
-//! and its CPU alone: it switches to no other CPU, calls nothing of the host, and takes no memory
-//! from it. So it may be called from the program's own code as it is. Whatever it does not do the
-//! engine does in the usual way; which of them did it reaches no result.
+//! Most accesses of a program touch data that no other CPU touches. Such an access has the result
+//! that [`Engine::find`] gives, from the state of its page, its line and its CPU alone: it switches
+//! to no other CPU, calls nothing of the host, and takes no memory from it. So it may be made from
+//! the program's own code as it is. Whatever is not done here the engine does in the usual way;
+//! which of them did it reaches no result.
 //!
 //! **The permit.** While a CPU makes such accesses nothing else happens on the machine. So what the
 //! CPU has to fulfil is looked at once, and so is each line: a [`Permit`] holds the time up to
-//! which the CPU may go on, and the lines that it may touch. It ends as soon as anything else asks
-//! the engine ([`EngineCell`](crate::world::EngineCell)), and only then the engine learns the
-//! clock.
+//! which the CPU may go on, and the lines that it may touch. An access of a known line changes the
+//! permit alone. It ends as soon as anything else asks the engine
+//! ([`EngineCell`](crate::world::EngineCell)), and only then the engine learns the clock, the last
+//! loads, and which lines were stored to.
 //!
 //! **Counts.** One access of a place to a word is much like the next, so they are added up in a
-//! table by place and word. What another pair displaces goes to a list, and from there to the
-//! records when the machine's own code runs.
+//! table by place and word. When there is no room for another pair, the machine's own code, which
+//! may ask the host for memory, tells the records of all of them.
 
-use std::cell::Cell;
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 use hitm_memory::{LINE, Mode};
 
@@ -26,254 +27,155 @@ use super::stores::read_word;
 use crate::account::Part;
 use crate::coherence::Kind;
 use crate::cpu::Overwritten;
+use crate::permit::{LOADS, NOT_STORED, Permit, TALLIES, TO_NEXT};
 use crate::records::Records;
 use crate::site::Site;
 
-/// Pairs of a place and a word that are added up at once; a power of two. With 24 bytes each they
-/// take a part of a second-level cache of the host.
-const TALLIES: usize = 1 << 13;
+/// Places in which a tally is looked for.
+const PROBES: usize = 8;
 
-/// Displaced tallies that wait for the machine's own code.
-const DISPLACED: usize = 1 << 8;
+/// Accesses without a tally that wait for the machine's own code.
+const APART: usize = 1 << 8;
 
-/// How often one place touched one word.
+/// Of a tally's line: a store.
+const STORE: u32 = 1 << 31;
+
+/// An access that has no tally.
 #[derive(Clone, Copy, Debug)]
-struct Tally {
+struct Lone {
     address: usize,
-    /// The place, which has one kind of access.
     code: usize,
-    /// The line, and above it whether the access is a store.
     line: u32,
-    /// 0 for none.
-    times: u32,
 }
 
-impl Tally {
-    const NONE: Self = Self { address: 0, code: 0, line: 0, times: 0 };
-
-    /// Of `line`: a store.
-    const STORE: u32 = 1 << 31;
-
-    fn tell(&self, records: &mut Records) {
-        let kind = if self.line & Self::STORE == 0 { Kind::Load } else { Kind::Store };
-        records.hits(self.line & !Self::STORE, Site::Code(self.code), self.address, kind, self.times);
-    }
-}
-
-/// The accesses that the fast path has counted and the records have not.
+/// The fast path's side of the engine.
 #[derive(Debug)]
-pub(crate) struct Tallies {
-    /// By place and word. Empty until a program comes.
-    table: Box<[Tally]>,
-    displaced: Vec<Tally>,
-    /// How many of them may wait.
-    room: usize,
+pub(crate) struct Quick {
+    /// The permit, once a program has come whose accesses may take the fast path.
+    permit: Option<Rc<Permit>>,
+    /// Whether there is one now.
+    pub(crate) is_open: bool,
+    /// When it ends.
+    before: u64,
+    /// The places of the lines that it knows.
+    places: Vec<u32>,
+    apart: Vec<Lone>,
 }
 
-impl Tallies {
+impl Quick {
     /// Of a machine without a program.
     pub(super) fn none() -> Self {
-        Self { table: Box::default(), displaced: Vec::new(), room: 0 }
+        Self { permit: None, is_open: false, before: 0, places: Vec::new(), apart: Vec::new() }
     }
 
     /// A program comes, whose accesses may take the fast path if `is_on`. The host's memory is the
     /// same in either case, as a program's addresses may depend on it.
-    pub(crate) fn open(&mut self, is_on: bool) {
-        self.table = vec![Tally::NONE; TALLIES].into();
-        self.displaced.reserve_exact(DISPLACED);
-        self.room = if is_on { DISPLACED } else { 0 };
-    }
-
-    /// Whether nothing can be counted until the records have been told.
-    #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.displaced.len() >= self.room
+    pub(crate) fn open(&mut self, is_on: bool) -> Rc<Permit> {
+        let permit = Permit::none();
+        // A place is added once.
+        self.places.reserve_exact(1 << 16);
+        self.apart.reserve_exact(APART);
+        self.permit = is_on.then(|| permit.clone());
+        permit
     }
 
     /// Counts an access of `SIZE` bytes to `line`. Whether there was room; if not, nothing has
     /// happened.
-    #[inline(always)]
-    fn add<const SIZE: usize>(&mut self, address: usize, code: usize, line: u32) -> bool {
-        // Fibonacci hashing, as in the records. Neighbouring words get neighbouring entries.
-        let place = (address / SIZE).wrapping_add(code.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % TALLIES;
-        let Some(tally) = self.table.get_mut(place) else { return false };
-        if tally.address == address && tally.code == code && tally.line == line && tally.times < u32::MAX {
-            tally.times += 1;
-            return true;
+    fn count<const SIZE: usize>(&mut self, permit: &Permit, address: usize, code: usize, line: u32) -> bool {
+        let mut place = Permit::tally_of::<SIZE>(address, code);
+        for _ in 0..PROBES {
+            let tally = &permit.tallies[place];
+            if tally.times.get() == 0 {
+                tally.address.set(address);
+                tally.code.set(code);
+                tally.line.set(line);
+            }
+            if tally.address.get() == address && tally.code.get() == code {
+                tally.times.set(tally.times.get() + 1);
+                return true;
+            }
+            place = (place + TO_NEXT) % TALLIES;
         }
-        self.displace(place, Tally { address, code, line, times: 1 })
-    }
-
-    /// Puts a tally in the place of another. Whether there was room for that.
-    #[inline(never)]
-    fn displace(&mut self, place: usize, by: Tally) -> bool {
-        let has_room = !self.is_full();
-        let Some(tally) = self.table.get_mut(place).filter(|tally| tally.times == 0 || has_room) else { return false };
-        let before = std::mem::replace(tally, by);
-        if before.times > 0 {
-            // There is room, so the list does not ask the host for more.
-            self.displaced.push(before);
+        let has_room = self.apart.len() < APART;
+        if has_room {
+            // The list does not ask the host for more.
+            self.apart.push(Lone { address, code, line });
         }
-        true
+        has_room
     }
 
-    /// Tells the records of what was displaced.
-    pub(crate) fn tell_displaced(&mut self, records: &mut Records) {
-        self.displaced.drain(..).for_each(|tally| tally.tell(records));
-    }
-
-    /// Tells the records of everything.
-    pub(crate) fn tell_all(&mut self, records: &mut Records) {
-        self.tell_displaced(records);
-        for tally in self.table.iter_mut().filter(|tally| tally.times > 0) {
-            tally.tell(records);
-            *tally = Tally::NONE;
+    /// Tells the records of everything that was counted.
+    fn tell(&mut self, records: &mut Records) {
+        let mut tell = |Lone { address, code, line }: Lone, times: u64| {
+            // Four thousand million hits of one place on one word are hours of a run.
+            let times = times.min(u32::MAX.into()) as u32;
+            let kind = if line & STORE == 0 { Kind::Load } else { Kind::Store };
+            records.hits(line & !STORE, Site::Code(code), address, kind, times);
+        };
+        self.apart.drain(..).for_each(|lone| tell(lone, 1));
+        let Some(permit) = &self.permit else { return };
+        for tally in permit.tallies.iter().filter(|tally| tally.times.get() > 0) {
+            let (address, code, line) = (tally.address.get(), tally.code.get(), tally.line.get());
+            tell(Lone { address, code, line }, tally.times.take());
         }
-    }
-}
-
-/// Lines that a permit knows; a power of two.
-const KNOWN: usize = 1 << 8;
-
-/// Bits of the number of a line of the host's memory: an address has 47.
-const LINE_BITS: u32 = 48;
-
-/// What the current CPU may do on the fast path.
-#[derive(Debug)]
-pub(crate) struct Permit {
-    /// Before this time an access of a known line may be made; 0 while there is no permit.
-    before: u64,
-    /// The CPU's clock. The engine has the one at which the permit began.
-    clock: u64,
-    /// From this time on others may have their turn before.
-    is_first_before: u64,
-    /// Accesses that may still be made, and that could be made at the begin.
-    left: u64,
-    most: u64,
-    /// What an access takes.
-    takes: u64,
-    /// Whether accesses are measured.
-    counts: bool,
-    /// The number of the permit, above the bits of a line's number.
-    tag: usize,
-    /// By [place](Self::place_of) of an address's line: that line with the tag of the permit that
-    /// knows it, and the machine's number of it.
-    known: Box<[(usize, u32); KNOWN]>,
-}
-
-impl Permit {
-    /// Of no permit. It is no tag, so that nothing is known.
-    const NONE: (usize, u32) = (usize::MAX, 0);
-
-    pub(super) fn none() -> Self {
-        let known = Box::new([Self::NONE; KNOWN]);
-        Self { before: 0, clock: 0, is_first_before: 0, left: 0, most: 0, takes: 0, counts: false, tag: 0, known }
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_open(&self) -> bool {
-        self.before > 0
-    }
-
-    /// Where a line is known. Lines that are a power of two apart have places of their own.
-    #[inline(always)]
-    fn place_of(address: usize) -> usize {
-        let line = address / LINE;
-        (line ^ (line / KNOWN)) % KNOWN
-    }
-
-    #[inline(always)]
-    fn key_of(&self, address: usize) -> usize {
-        (address / LINE) ^ self.tag
     }
 }
 
 impl Engine {
     /// Counts what was only noted. Before this the records are not complete.
     pub(crate) fn settle_records(&mut self) {
-        self.tallies.tell_all(&mut self.records);
+        self.quick.tell(&mut self.records);
         self.records.settle();
     }
 
     /// Makes room for what the fast path counts, if there is none.
     #[inline]
     pub(crate) fn make_room_for_tallies(&mut self) {
-        if self.tallies.is_full() {
-            self.tallies.tell_displaced(&mut self.records);
+        if self.quick.apart.len() == APART {
+            self.quick.tell(&mut self.records);
         }
     }
 
     /// The current CPU executes instructions for `executed` picoseconds, and then loads or stores
-    /// `SIZE` bytes of one line, at `code` of the program. Whether it did: if not, nothing has
-    /// happened. `current` says whether code of a CPU runs at all.
-    // Kind and size are constants: each kind of access has a short path of its own.
-    #[inline(always)]
+    /// `SIZE` bytes, at `code` of the program. Whether it did: if not, the access has not happened.
     pub(crate) fn pass_quickly<const IS_STORE: bool, const SIZE: usize>(
         &mut self,
         executed: u64,
         address: usize,
         code: usize,
-        current: &Cell<Option<u32>>,
     ) -> bool {
-        let (known, line) = self.permit.known[Permit::place_of(address)];
-        let clock = self.permit.clock.wrapping_add(executed);
-        if known == self.permit.key_of(address) && clock < self.permit.before && self.permit.left > 0 {
-            return self.pass_known::<IS_STORE, SIZE>(line, clock, address, code);
-        }
-        current.get().is_some() && self.pass_unknown::<IS_STORE, SIZE>(executed, address, code)
-    }
-
-    /// The same, where it is not known yet whether it may be done.
-    #[inline(never)]
-    fn pass_unknown<const IS_STORE: bool, const SIZE: usize>(
-        &mut self,
-        executed: u64,
-        address: usize,
-        code: usize,
-    ) -> bool {
-        let Some(line) = self.pages.line_if_cached(address) else { return false };
-        let permit = &self.permit;
-        let at = if permit.is_open() { permit.clock } else { self.cpus[self.current as usize].clock };
-        let clock = at + executed;
-        if !self.directory.is_alone(self.current, line, clock) {
-            return false;
-        }
-        // A load of the line that was filled last is served by the fill. CPUs that spin on this
-        // line, or on one that shares its count, are woken elsewhere.
-        let is_filled = self.cpus[self.current as usize].window.has_filled(line);
-        let is_watched = self.spinners.may_wait(line);
-        if if IS_STORE { is_watched } else { is_filled } {
-            return false;
-        }
-        if clock >= self.permit.before || self.permit.left == 0 {
+        let Some(permit) = self.quick.permit.clone() else { return false };
+        if self.quick.is_open && permit.left.get() < executed as i64 {
             self.end_permit();
-            if !self.begin_permit(clock) {
-                return false;
-            }
         }
-        if !is_filled && !is_watched {
-            let key = self.permit.key_of(address);
-            self.permit.known[Permit::place_of(address)] = (key, line);
+        if !self.quick.is_open && !self.begin_permit(&permit, executed) {
+            return false;
         }
-        self.pass_known::<IS_STORE, SIZE>(line, clock, address, code)
+        self.pass::<IS_STORE, SIZE>(&permit, permit.left.get() - executed as i64, address, code)
     }
 
-    /// The same, of a line that the current CPU has alone.
-    #[inline(always)]
-    fn pass_known<const IS_STORE: bool, const SIZE: usize>(
+    /// The same with a permit, with so much left.
+    fn pass<const IS_STORE: bool, const SIZE: usize>(
         &mut self,
-        line: u32,
-        clock: u64,
+        permit: &Permit,
+        left: i64,
         address: usize,
         code: usize,
     ) -> bool {
+        if address % LINE + SIZE > LINE {
+            return false;
+        }
+        let place = Permit::place_of(address);
+        if permit.known[place].get() != address / LINE && !self.know::<IS_STORE>(permit, place, address, left) {
+            return false;
+        }
         let cpu = &mut self.cpus[self.current as usize];
-        let is_ahead = IS_STORE && clock >= self.permit.is_first_before;
+        let is_ahead = IS_STORE && left <= permit.ahead.get();
         if is_ahead && cpu.overwritten.len() == cpu.overwritten.capacity() {
             return false;
         }
-        let counted = if IS_STORE { line | Tally::STORE } else { line };
-        if self.permit.counts && !self.tallies.add::<SIZE>(address, code, counted) {
+        let line = permit.lines[place].get() | if IS_STORE { STORE } else { 0 };
+        if permit.counts.get() != 0 && !self.quick.count::<SIZE>(permit, address, code, line) {
             return false;
         }
         if is_ahead {
@@ -281,55 +183,90 @@ impl Engine {
             // SAFETY: the program is about to write this word.
             let value = unsafe { read_word(word, SIZE) };
             // There is room, so the list does not ask the host for more.
-            cpu.overwritten.push(Overwritten { address, value, at: clock });
+            cpu.overwritten.push(Overwritten { address, value, at: self.quick.begins_with(left) });
         }
-        if IS_STORE {
-            self.directory.store_alone(line, clock);
-        }
-        cpu.window.follow(if IS_STORE { Kind::Store } else { Kind::Load }, line);
-        self.permit.clock = clock + self.permit.takes;
-        self.permit.left -= 1;
+        permit.pass::<IS_STORE>(place, address, left);
         true
     }
 
-    /// Gives the current CPU a permit for accesses from `clock` on, to which it executes. Whether
-    /// it can have one.
-    fn begin_permit(&mut self, clock: u64) -> bool {
+    /// Looks whether the current CPU has the line of `address` alone, so that accesses to it need
+    /// no other CPU. From then on it is known.
+    fn know<const IS_STORE: bool>(&mut self, permit: &Permit, place: usize, address: usize, left: i64) -> bool {
+        let Some(line) = self.pages.line_if_cached(address) else { return false };
+        if !self.directory.is_alone(self.current, line, self.quick.begins_with(left)) {
+            return false;
+        }
+        // A load of the line that was filled last is served by the fill, until the CPU stores.
+        let window = &self.cpus[self.current as usize].window;
+        let is_filled = !IS_STORE && permit.stores.get() == 0 && window.has_filled_after(line, permit.loads.get());
+        // CPUs that spin on this line, or on one that shares its count, are woken elsewhere.
+        if is_filled || self.spinners.may_wait(line) {
+            return false;
+        }
+        if permit.known[place].get() == 0 {
+            self.quick.places.push(place as u32);
+        } else {
+            self.write_back(permit, place);
+        }
+        permit.known[place].set(address / LINE);
+        permit.lines[place].set(line);
+        permit.stored[place].set(NOT_STORED);
+        true
+    }
+
+    /// The directory learns of stores to the line that is known at `place`.
+    fn write_back(&mut self, permit: &Permit, place: usize) {
+        let stored = permit.stored[place].get();
+        if stored != NOT_STORED {
+            self.directory.store_alone(permit.lines[place].get(), self.quick.begins_with(stored));
+        }
+    }
+
+    /// Gives the current CPU a permit for accesses from its clock and `executed` on. Whether it can
+    /// have one.
+    fn begin_permit(&mut self, permit: &Permit, executed: u64) -> bool {
         // After the measurement, and where caches have sizes, accesses have other rules.
-        if self.quick_extent.is_empty() || self.tallies.is_full() {
+        if self.quick_extent.is_empty() || self.quick.apart.len() == APART {
             return false;
         }
         let cpu = &self.cpus[self.current as usize];
         let is_ordinary = cpu.mode == Mode::User && !cpu.spinning && cpu.operation == 0 && cpu.stores.is_empty();
-        if !is_ordinary || self.accesses_without_progress > self.config.livelock_after {
+        let most = (self.config.livelock_after + 1).saturating_sub(self.accesses_without_progress);
+        let takes = self.pages.issue_cost.min(self.directory.latencies().load_hit);
+        if !is_ordinary || most == 0 || takes == 0 {
             return false;
         }
         let at = cpu.clock;
+        let clock = at + executed;
         let (from, to) = self.measured;
         let mut before = self.sure_of_own_before(clock).min(to.saturating_add(1));
+        // So no more accesses than may come without progress, and no interrupt is waited for.
+        before = before.min(at.saturating_add(most.saturating_mul(takes))).min(self.sees_no_interrupt_before());
+        before = before.min(at.saturating_add(i64::MAX as u64 / 4));
         if clock < from {
             before = before.min(from);
         }
         if clock >= before {
             return false;
         }
-        let load_hit = self.directory.latencies().load_hit;
-        let most = self.config.livelock_after + 1 - self.accesses_without_progress;
-        let permit = &mut self.permit;
-        permit.tag = permit.tag.wrapping_add(1 << LINE_BITS);
-        if permit.tag == 0 {
-            *permit.known = [Permit::NONE; KNOWN];
-        }
-        (permit.clock, permit.before, permit.is_first_before) = (at, before, self.ahead.acts_before());
-        (permit.left, permit.most) = (most, most);
-        (permit.takes, permit.counts) = (self.pages.issue_cost.min(load_hit), clock >= from);
+        let last = before - 1;
+        let ahead = last.checked_sub(self.ahead.acts_before()).map_or(-1, |left| left as i64);
+        (self.quick.is_open, self.quick.before) = (true, before);
+        permit.is_open.set(1);
+        permit.left.set((last - at) as i64);
+        permit.owed.set(executed as i64);
+        permit.takes.set(takes as i64);
+        permit.ahead.set(ahead);
+        permit.counts.set(u64::from(clock >= from));
+        permit.loads.set(0);
+        permit.stores.set(0);
         true
     }
 
     /// Ends the permit of the current CPU, if there is one.
     #[inline(always)]
     pub(crate) fn end_permit(&mut self) {
-        if self.permit.is_open() {
+        if self.quick.is_open {
             self.learn();
         }
     }
@@ -337,14 +274,36 @@ impl Engine {
     /// The engine learns what the current CPU has done with its permit, which ends.
     #[inline(never)]
     fn learn(&mut self) {
-        self.permit.before = 0;
-        self.accesses_without_progress += self.permit.most - self.permit.left;
-        self.advance(self.permit.clock, Part::User);
+        self.quick.is_open = false;
+        let Some(permit) = self.quick.permit.clone() else { return };
+        permit.is_open.set(0);
+        let clock = self.quick.begins_with(permit.left.replace(-1));
+        let (loads, stores) = (permit.loads.get(), permit.stores.get());
+        let window = &mut self.cpus[self.current as usize].window;
+        for number in loads - window.skip(loads)..loads {
+            let address = permit.loaded[number as usize % LOADS].get();
+            let place = Permit::place_of(address);
+            let is_known = permit.known[place].get() == address / LINE;
+            let line = if is_known { Some(permit.lines[place].get()) } else { self.pages.line_of(address) };
+            window.add(line.expect("it was known"));
+        }
+        if stores > 0 {
+            window.end_fill();
+        }
+        let mut places = std::mem::take(&mut self.quick.places);
+        for place in places.drain(..) {
+            self.write_back(&permit, place as usize);
+            permit.known[place as usize].set(0);
+        }
+        self.quick.places = places;
+        self.accesses_without_progress += loads + stores;
+        self.advance(clock, Part::User);
     }
+}
 
-    /// Whether it is known that no interrupt has reached the current CPU after it executes for
-    /// `executed` picoseconds.
-    pub(crate) fn is_undisturbed(&self, executed: u64) -> bool {
-        self.permit.is_open() && self.sees_no_interrupt(self.permit.clock + executed)
+impl Quick {
+    /// The time at which an access begins with so much left.
+    fn begins_with(&self, left: i64) -> u64 {
+        (self.before - 1).wrapping_sub(left as u64)
     }
 }
