@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::{EBUSY, ENOMEM, ETIMEDOUT, timespec};
 
-use crate::cpus::{pthread_create, pthread_exit, pthread_join, sched_yield};
+use crate::cpus::{hitm_pthread_create, pthread_exit, pthread_join, sched_yield};
 use crate::locks::{hitm_cond_broadcast, hitm_cond_signal, hitm_cond_timedwait, hitm_cond_wait};
 use crate::mutex::{hitm_mutex_lock, hitm_mutex_timedlock, hitm_mutex_trylock, hitm_mutex_unlock};
 use crate::once::hitm_once;
@@ -27,20 +27,22 @@ struct Start {
 }
 
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
-    // SAFETY: `thrd_create` leaked it for this thread.
+    // SAFETY: `hitm_thrd_create` leaked it for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
     std::ptr::without_provenance_mut((start.main)(start.argument) as isize as usize)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn thrd_create(
+unsafe extern "C" fn hitm_thrd_create(
     handle: *mut usize,
     main: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
+    pc: usize,
+    frame: usize,
 ) -> c_int {
     let start = Box::into_raw(Box::new(Start { main, argument }));
     // SAFETY: the program's own call: its duty. `begin` takes this argument.
-    result(unsafe { pthread_create(handle, std::ptr::null(), begin, start.cast()) })
+    result(unsafe { hitm_pthread_create(handle, std::ptr::null(), begin, start.cast(), pc, frame) })
 }
 
 #[unsafe(no_mangle)]

@@ -15,7 +15,7 @@ use crate::native::native;
 use crate::start::{self, Lender, shared};
 use crate::thread::{self, Class, Start, Thread, Wants, system_call};
 use crate::tls::on_host;
-use crate::{clock, futex, mutex, once};
+use crate::{clock, frames, futex, mutex, once};
 
 /// The time that the kernel takes to make a thread, beside the placement that the scheduler does:
 /// copying the task, its files and its memory map. 8 us is what a `pthread_create` takes here over
@@ -98,16 +98,21 @@ fn create(
     if begun.is_ok() { 0 } else { libc::EAGAIN }
 }
 
-/// Creates a thread.
+/// Creates a thread, in a call that returns to `pc`, of the function with this frame pointer.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_create(
+pub(crate) unsafe extern "C" fn hitm_pthread_create(
     handle: *mut usize,
     attributes: *const libc::pthread_attr_t,
     main: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
+    pc: usize,
+    frame: usize,
 ) -> c_int {
     let native = native!(fn pthread_create(*mut usize, *const libc::pthread_attr_t, extern "C" fn(*mut c_void) -> *mut c_void, *mut c_void) -> c_int);
-    call!(native(handle, attributes, main, argument), |thread| create(thread, handle, attributes, main, argument))
+    call!(native(handle, attributes, main, argument), |thread| {
+        shared().frames.note(frames::walk(pc, frame, thread.stack.get()));
+        create(thread, handle, attributes, main, argument)
+    })
 }
 
 /// The attributes of a thread: of its stack, those of the coroutine that it is.

@@ -10,6 +10,7 @@ use hitm_memory::{Platform, Time};
 use serde::Serialize;
 
 use crate::access::enter;
+use crate::frames;
 use crate::start::shared;
 use crate::thread;
 use crate::tls::on_host;
@@ -151,22 +152,11 @@ impl Heap {
 /// allocation and a release together are usual. Its own lines and locks are not simulated.
 const COST: u64 = 8_000;
 
-/// The call that returns to `pc`, and those around it, by the frame pointers from `frame` on. Code
-/// without frame pointers may keep other values in the register: only what lies on the stack, which
-/// ends at `top`, is followed.
-fn callers(pc: usize, mut frame: usize, top: usize) -> [usize; CALLERS] {
+/// The call that returns to `pc`, and those around it, by the frame pointers from `frame` on.
+fn callers(pc: usize, frame: usize, top: usize) -> [usize; CALLERS] {
     let mut pcs = [0; CALLERS];
-    pcs[0] = pc;
-    let mut low = (&raw const pcs).addr();
-    for caller in &mut pcs[1..] {
-        if !(low..top.saturating_sub(16)).contains(&frame) || !frame.is_multiple_of(8) {
-            break;
-        }
-        let words = std::ptr::with_exposed_provenance::<usize>(frame);
-        // SAFETY: two words of the stack of the calling thread, above what runs.
-        let [outer, back] = unsafe { words.cast::<[usize; 2]>().read() };
-        *caller = back;
-        (low, frame) = (frame + 1, outer);
+    for (caller, frame) in pcs.iter_mut().zip(frames::walk(pc, frame, top)) {
+        *caller = frame.pc;
     }
     pcs
 }

@@ -15,12 +15,14 @@
 //! | module | what of the program it is |
 //! |---|---|
 //! | [`access`], [`atomic`] | loads, stores and atomic operations, in the ABI of the thread sanitizer |
+//! | [`quick`] | the entries of loads and stores, and what they do of an easy one |
 //! | [`assembly`] | accesses of inline assembly |
 //! | [`stubs`] | the entries of both, in assembly: they need the caller's address and registers |
 //! | [`futex`], [`pi`], [`mutex`], [`locks`] | waiting, and what is made of it |
 //! | [`c11`] | threads of C11 |
 //! | [`once`] | what is done once, and at a thread's end |
 //! | [`clock`], [`cpus`], [`heap`], [`random`] | time, CPUs, allocation, random numbers |
+//! | [`frames`] | whose variables are on stacks |
 //! | [`turn`] | loops that wait for a word |
 //! | [`pace`] | how long instructions between accesses take |
 //! | [`ids`], [`classes`] | processes and threads, policies and priorities |
@@ -48,6 +50,7 @@ mod clock;
 mod cpus;
 mod descriptors;
 mod files;
+mod frames;
 mod futex;
 mod heap;
 mod ids;
@@ -60,6 +63,7 @@ mod pace;
 mod pi;
 mod place;
 mod polls;
+mod quick;
 mod random;
 mod report;
 mod rseq;

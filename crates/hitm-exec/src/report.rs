@@ -12,6 +12,7 @@ use hitm_report::result::Run;
 use serde::Serialize;
 
 use crate::access::enter;
+use crate::frames::Frame;
 use crate::heap::Block;
 use crate::start::shared;
 use crate::thread;
@@ -34,15 +35,15 @@ struct Told {
     spins: u64,
     /// Basic blocks that ran.
     blocks: u64,
-    /// The program's file, and where its first byte lies in memory.
-    executable: String,
-    base: usize,
+    modules: Vec<Module>,
     /// The blocks of the heap that have one of the lines.
     heap: Vec<Block>,
     /// What the program has named itself.
     named: Vec<Named>,
     /// By thread: the top of its stack, and the base of its thread-local storage.
     threads_at: Vec<(usize, usize)>,
+    /// The functions in which threads were made.
+    frames: Vec<Frame>,
 }
 
 /// Memory to which the program has given a name.
@@ -115,8 +116,6 @@ pub(crate) fn write(stalled: Option<&str>) {
             heap.extend(shared.heap.find(byte, now).map(|block| (block.number, block)));
         }
     }
-    let executable =
-        std::fs::read_link("/proc/self/exe").map_or_else(|_| String::new(), |path| path.display().to_string());
     let told = Told {
         run,
         threads: shared.threads.count(),
@@ -125,11 +124,11 @@ pub(crate) fn write(stalled: Option<&str>) {
         measured_seconds: shared.from.get().map(|from| shared.until.get().unwrap_or(now).since(from).as_secs_f64()),
         spins,
         blocks,
-        base: base_of(&executable),
-        executable,
+        modules: modules(),
         heap: heap.into_values().collect(),
         named: shared.named.take(),
         threads_at,
+        frames: shared.frames.take(),
     };
     let path = &shared.setting.output;
     let written =
@@ -139,13 +138,36 @@ pub(crate) fn write(stalled: Option<&str>) {
     }
 }
 
-/// Where the first byte of the executable lies.
-fn base_of(executable: &str) -> usize {
+/// A file that was loaded.
+#[derive(Serialize)]
+struct Module {
+    path: String,
+    /// Where its first byte lies in memory.
+    base: usize,
+    /// The end of its last part.
+    end: usize,
+}
+
+/// The program's file, which comes first, and its shared libraries.
+fn modules() -> Vec<Module> {
+    let executable =
+        std::fs::read_link("/proc/self/exe").map_or_else(|_| String::new(), |path| path.display().to_string());
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let first = maps.lines().find(|line| {
-        let mut words = line.split_whitespace();
-        words.nth(2) == Some("00000000") && words.nth(2) == Some(executable)
-    });
-    let start = first.and_then(|line| line.split('-').next());
-    start.and_then(|start| usize::from_str_radix(start, 16).ok()).unwrap_or(0)
+    let mut modules: Vec<Module> = Vec::new();
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(range), Some(offset)) = (words.next(), words.nth(1)) else { continue };
+        let Some((start, end)) = range.split_once('-') else { continue };
+        let (Ok(start), Ok(end)) = (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16)) else { continue };
+        // A path may have spaces.
+        let path = line.find('/').map_or("", |at| &line[at..]);
+        match modules.last_mut() {
+            // Zeroed variables lie behind the file's parts, in a part without a name.
+            Some(module) if module.path == path || path.is_empty() && module.end == start => module.end = end,
+            _ if path.is_empty() || offset != "00000000" => {}
+            _ => modules.push(Module { path: path.to_owned(), base: start, end }),
+        }
+    }
+    modules.sort_by_key(|module| module.path != executable);
+    modules
 }

@@ -13,6 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::access::enter_call;
 use crate::files::Files;
+use crate::frames::Frames;
 use crate::futex::Futexes;
 use crate::heap::Heap;
 use crate::native::native;
@@ -24,7 +25,7 @@ use crate::shared_memory::Names;
 use crate::signals::Signals;
 use crate::thread::{self, Class, Start, Threads};
 use crate::timers::Timers;
-use crate::{clock, place, random, report, rseq, tls};
+use crate::{clock, place, quick, random, report, rseq, tls};
 
 /// What the functions of this crate share. One host thread uses it.
 pub(crate) struct Shared {
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) heap: Heap,
     /// What the program has named.
     pub(crate) named: RefCell<Vec<report::Named>>,
+    pub(crate) frames: Frames,
     pub(crate) keys: Keys,
     pub(crate) files: Files,
     pub(crate) signals: Signals,
@@ -278,23 +280,23 @@ fn make(setting: &Setting) -> &'static Machine {
     };
     let pace = PaceCosts::new(setting, &costs);
     let machine: &'static Machine = Box::leak(Box::new(Machine::new(topology.clone(), costs, config)));
-    machine.open_to_program(Span::from_nanos_f64(setting.issue_ns));
+    quick::use_permit(machine.open_to_program(Span::from_nanos_f64(setting.issue_ns)), pace.block());
     // Every CPU of the machine may have an arena of the allocator, as on such a machine.
     // SAFETY: it sets a parameter of the allocator.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 8 * topology.cpus() as c_int) };
     let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &mitigation, None));
     let tenant = setting.mm_cid.then(|| machine.enter(|| runtime.tenant()));
-    let cpus = topology.cpus();
     let shared = Shared {
         setting: setting.clone(),
         pace,
         machine,
         runtime,
         threads: Threads::default(),
-        futexes: Futexes::new(cpus),
+        futexes: machine.enter(|| Futexes::new(&topology)),
         pi_futexes: PiFutexes::default(),
         heap: Heap::default(),
         named: RefCell::default(),
+        frames: Frames::default(),
         keys: Keys::default(),
         files: Files::default(),
         signals: Signals::default(),

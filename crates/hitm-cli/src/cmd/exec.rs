@@ -71,7 +71,7 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "NS", default_value_t = 0.3, value_parser = factor, allow_negative_numbers = true)]
     block_ns: f64,
     /// Take the number that the program prints after these words for its result, in place of the
-    /// time: the last such number.
+    /// time: the last such number of its stdout, or of its stderr if stdout has none.
     #[arg(long, value_name = "WORDS")]
     figure: Option<String>,
     /// A higher figure is a better one: `hitm compare` wants to know.
@@ -105,6 +105,23 @@ fn factor(text: &str) -> Result<f64, String> {
 
 /// What a number of the sweep is put for.
 const PLACE: &str = "{N}";
+
+/// Shows the lines of `from`, and returns the last number in them that comes after `words`.
+fn figure_in(
+    from: impl io::Read,
+    words: &str,
+    mut show: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<Option<f64>, Failure> {
+    let mut printed = BufReader::new(from);
+    let (mut figure, mut line) = (None, Vec::new());
+    let fail = |error: io::Error| Failure::new(format!("what the program prints: {error}"));
+    while printed.read_until(b'\n', &mut line).map_err(fail)? > 0 {
+        figure = number_after(&String::from_utf8_lossy(&line), words).or(figure);
+        show(&line)?;
+        line.clear();
+    }
+    Ok(figure)
+}
 
 /// The number after `words` in a line, if it has them.
 fn number_after(line: &str, words: &str) -> Option<f64> {
@@ -346,16 +363,22 @@ impl Exec {
             }
             return Ok((command.status().map_err(fail)?, None));
         };
-        let mut child = command.stdout(Stdio::piped()).spawn().map_err(fail)?;
-        let mut printed = BufReader::new(child.stdout.take().expect("it was asked for"));
-        let (mut figure, mut line) = (None, Vec::new());
-        while printed.read_until(b'\n', &mut line).map_err(fail)? > 0 {
-            figure = number_after(&String::from_utf8_lossy(&line), words).or(figure);
-            if is_shown {
-                print_as_it_is(&line)?;
-            }
-            line.clear();
-        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(fail)?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        // Both at a time: a program waits while one of them is full.
+        let (printed, complained) = std::thread::scope(|scope| {
+            let complained = scope.spawn(|| {
+                figure_in(stderr.expect("it was asked for"), words, |line| {
+                    // Nothing can be done when stderr is closed.
+                    let _closed = io::stderr().write_all(line);
+                    Ok(())
+                })
+            });
+            let show = |line: &[u8]| if is_shown { print_as_it_is(line) } else { Ok(()) };
+            let printed = figure_in(stdout.expect("it was asked for"), words, show);
+            (printed, complained.join().expect("it does not panic"))
+        });
+        let figure = printed?.or(complained?);
         Ok((child.wait().map_err(fail)?, figure))
     }
 

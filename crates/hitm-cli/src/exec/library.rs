@@ -53,6 +53,13 @@ const WRAPPED: [&str; 23] = [
     "__strcpy_chk",
 ];
 
+/// Constants that the linker would join with the program's, and so put among them: then those of
+/// the program would lie elsewhere with another build of the library. Now they lie behind.
+const APART: [&str; 2] = [
+    "--set-section-flags=.rodata.*str*=alloc,readonly,data,contents",
+    "--set-section-flags=.rodata.*cst*=alloc,readonly,data,contents",
+];
+
 /// What the linker is told, as one option of a compiler.
 pub(super) fn linker_option() -> String {
     WRAPPED.map(|name| format!(",--wrap={name}")).concat().replacen(',', "-Wl,", 1)
@@ -133,7 +140,8 @@ fn make(archive: &Path, object: &Path) -> Result<(), Failure> {
     // The library's own calls are not the program's.
     let own = WRAPPED.map(|name| OsString::from(format!("--redefine-sym={name}=__real_{name}")));
     let own = own.iter().map(OsString::as_os_str);
-    call("objcopy", own.chain([&*keep, &*weaken, whole.as_os_str()]))?;
+    let apart = APART.iter().map(OsStr::new);
+    call("objcopy", own.chain(apart).chain([&*keep, &*weaken, whole.as_os_str()]))?;
     fs::rename(&whole, object).map_err(|error| fail(object, &error))
 }
 

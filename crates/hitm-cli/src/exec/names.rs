@@ -10,12 +10,15 @@ use gimli::{AttributeValue, Dwarf, EndianRcSlice, EvaluationResult, Location, Ru
 use object::read::elf::ProgramHeader;
 use object::{Object, ObjectSection};
 
+use super::frames::{self, Local};
 use super::symbols::Symbols;
+use super::types::{size_of_type, type_of, walk};
 
-type Bytes = EndianRcSlice<RunTimeEndian>;
+pub(super) type Bytes = EndianRcSlice<RunTimeEndian>;
 
-/// Names of one executable. Addresses are offsets from its first byte.
+/// Names of one file, an executable or a library. Addresses are offsets from its first byte.
 pub(crate) struct Names {
+    path: String,
     /// Code; none if the file cannot be read.
     code: Option<Loader>,
     /// The address of the first byte, as the file has it: 0 where it may be loaded anywhere.
@@ -59,6 +62,13 @@ struct Variable {
     type_at: UnitOffset,
 }
 
+/// A function in the middle of a call.
+pub(crate) struct FrameNames {
+    pub(crate) function: String,
+    unit: usize,
+    locals: Vec<Local>,
+}
+
 /// A place in the program's code.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
@@ -75,15 +85,13 @@ pub(crate) struct Code {
 /// Lines of a statement, at most.
 const STATEMENT: usize = 8;
 
-/// The depth of types within types that is followed; deeper ones are not named.
-const DEPTH: usize = 32;
-
 impl Names {
     /// Reads the debug information of the executable at `path`. What it lacks has no names.
     pub(crate) fn of(path: &str) -> Self {
         let code = Loader::new(path).ok();
         let first = code.as_ref().map_or(0, Loader::relative_address_base);
         let mut names = Self {
+            path: path.to_owned(),
             code,
             first,
             dwarf: None,
@@ -202,8 +210,11 @@ impl Names {
             let field = self.field(variable.unit, variable.type_at, address - start);
             return Some((variable.name.clone(), start - self.first, field));
         }
-        let (name, start) = self.symbols.variable(address)?;
-        Some((name, start - self.first, format!("+{}", address - start)))
+        let (name, start, size) = self.symbols.variable(address)?;
+        // What is no larger than a word is taken for one.
+        let is_word = address == start && size <= 8;
+        let field = if is_word { String::new() } else { format!("+{}", address - start) };
+        Some((name, start - self.first, field))
     }
 
     /// Returns the thread-local variable that lies `below` bytes below the base of a thread's
@@ -216,6 +227,40 @@ impl Names {
         }
         let field = self.field(variable.unit, variable.type_at, at - start);
         Some((variable.name.clone(), self.thread_bytes - start, field))
+    }
+
+    /// Returns the function in whose middle the call is that returns to `address`, and its
+    /// variables by their places relative to the frame pointer.
+    pub(crate) fn frame(&self, address: u64) -> Option<FrameNames> {
+        let function = self.code(address)?.function;
+        let probe = address.wrapping_add(self.first).checked_sub(1)?;
+        let locals = || {
+            let unit = self.unit_at(probe)?;
+            let mut frames = self.code.as_ref()?.find_frames(probe).ok()?;
+            let mut outermost = None;
+            while let Ok(Some(frame)) = frames.next() {
+                outermost = frame.dw_die_offset.or(outermost);
+            }
+            let bytes = fs::read(&self.path).ok()?;
+            let end = frames::end_of_frame(&object::File::parse(&*bytes).ok()?, probe)?;
+            let at = UnitOffset(gimli::ReaderOffset::into_u64(outermost?.0) as usize);
+            Some((unit, frames::locals(self.dwarf.as_ref()?, &self.units[unit], at, end)))
+        };
+        let (unit, locals) = locals().unwrap_or_default();
+        Some(FrameNames { function, unit, locals })
+    }
+
+    /// Returns the variable of a frame that has the byte at `within`, relative to the frame
+    /// pointer: its name, its first byte, and the field in it. None if it may be one or another.
+    pub(crate) fn local(&self, frame: &FrameNames, within: i64) -> Option<(String, i64, String)> {
+        let unit = self.units.get(frame.unit)?;
+        let size = |local: &Local| size_of_type(unit, local.type_at, 0).unwrap_or(0) as i64;
+        let has = |local: &&Local| (local.start..local.start + size(local)).contains(&within);
+        let mut found = frame.locals.iter().filter(has);
+        let local = found.next()?;
+        let is_sure = found.all(|other| (&other.name, other.start) == (&local.name, local.start));
+        let field = self.field(frame.unit, local.type_at, (within - local.start) as u64);
+        is_sure.then(|| (local.name.clone(), local.start, field))
     }
 
     /// Returns the type and the field of a byte of a heap block, if the statement that made the
@@ -372,15 +417,6 @@ fn parameters(unit: &Unit<Bytes>, function: u64) -> Vec<UnitOffset> {
     types
 }
 
-/// Whether a structure is a wrapper of the language's library around one value, whose own fields
-/// say nothing.
-fn is_wrapper(name: &str) -> bool {
-    let of_rust = ["Atomic<", "UnsafeCell<", "Cell<", "SyncUnsafeCell<", "atomic<"];
-    let integer = name.strip_prefix("Atomic").map(|rest| rest.trim_start_matches(['I', 'U']));
-    of_rust.iter().any(|begin| name.starts_with(begin))
-        || integer.is_some_and(|rest| matches!(rest, "8" | "16" | "32" | "64" | "128" | "size" | "Bool" | "Ptr"))
-}
-
 /// The statement of C around a line of a source, which counts from 0.
 fn statement(source: &str, line: usize) -> Option<String> {
     let lines: Vec<&str> = source.lines().collect();
@@ -432,7 +468,7 @@ fn load(bytes: &[u8]) -> Option<Dwarf<Bytes>> {
     Dwarf::load(section).ok()
 }
 
-fn text(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: AttributeValue<Bytes>) -> Option<String> {
+pub(super) fn text(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: AttributeValue<Bytes>) -> Option<String> {
     let text = dwarf.attr_string(unit, value).ok()?;
     gimli::Reader::to_string_lossy(&text).ok().map(std::borrow::Cow::into_owned)
 }
@@ -460,122 +496,5 @@ fn place_of(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: &AttributeValue<Byt
     match evaluation.result().first()?.location {
         Location::Address { address } => Some(Place::Address(address)),
         _ => None,
-    }
-}
-
-fn number(value: Option<AttributeValue<Bytes>>) -> Option<u64> {
-    value?.udata_value()
-}
-
-fn type_of(entry: &gimli::DebuggingInformationEntry<Bytes>) -> Option<UnitOffset> {
-    match entry.attr_value(gimli::DW_AT_type)? {
-        AttributeValue::UnitRef(at) => Some(at),
-        _ => None,
-    }
-}
-
-fn size_of_type(unit: &Unit<Bytes>, at: UnitOffset, depth: usize) -> Option<u64> {
-    let entry = unit.entry(at).ok()?;
-    if let Some(size) = number(entry.attr_value(gimli::DW_AT_byte_size)) {
-        return Some(size);
-    }
-    if depth == DEPTH {
-        return None;
-    }
-    let inner = type_of(&entry).and_then(|inner| size_of_type(unit, inner, depth + 1));
-    if entry.tag() == gimli::DW_TAG_array_type {
-        Some(inner? * counts(unit, at).iter().product::<u64>())
-    } else {
-        inner
-    }
-}
-
-/// The numbers of elements of an array, by dimension.
-fn counts(unit: &Unit<Bytes>, at: UnitOffset) -> Vec<u64> {
-    let mut counts = Vec::new();
-    let Ok(mut tree) = unit.entries_tree(Some(at)) else { return counts };
-    let Ok(root) = tree.root() else { return counts };
-    let mut children = root.children();
-    while let Ok(Some(child)) = children.next() {
-        let entry = child.entry();
-        if entry.tag() == gimli::DW_TAG_subrange_type {
-            let count = number(entry.attr_value(gimli::DW_AT_count));
-            let last = number(entry.attr_value(gimli::DW_AT_upper_bound));
-            counts.push(count.or(last.map(|last| last.wrapping_add(1))).unwrap_or(0));
-        }
-    }
-    counts
-}
-
-/// A member of a structure: name, first byte, type.
-type Member = (Option<String>, u64, UnitOffset);
-
-fn members(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) -> Vec<Member> {
-    let mut members = Vec::new();
-    let Ok(mut tree) = unit.entries_tree(Some(at)) else { return members };
-    let Ok(root) = tree.root() else { return members };
-    let mut children = root.children();
-    while let Ok(Some(child)) = children.next() {
-        let entry = child.entry();
-        if matches!(entry.tag(), gimli::DW_TAG_member | gimli::DW_TAG_inheritance)
-            && let Some(type_at) = type_of(entry)
-        {
-            let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
-            let start = number(entry.attr_value(gimli::DW_AT_data_member_location)).unwrap_or(0);
-            members.push((name, start, type_at));
-        }
-    }
-    members
-}
-
-/// Appends the path to byte `offset` of a type to `path`.
-fn walk(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset, offset: u64, path: &mut String, depth: usize) {
-    let Ok(entry) = unit.entry(at) else { return };
-    if depth == DEPTH {
-        return;
-    }
-    match entry.tag() {
-        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
-            let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
-            if offset == 0 && name.is_some_and(|name| is_wrapper(&name)) {
-                return;
-            }
-            let inside = |&(_, start, type_at): &Member| {
-                let size = size_of_type(unit, type_at, 0).unwrap_or(0);
-                (start..start + size).contains(&offset)
-            };
-            if let Some((name, start, type_at)) = members(dwarf, unit, at).into_iter().find(inside) {
-                if let Some(name) = name {
-                    path.push('.');
-                    path.push_str(&name);
-                }
-                return walk(dwarf, unit, type_at, offset - start, path, depth + 1);
-            }
-        }
-        gimli::DW_TAG_array_type => {
-            let Some(element) = type_of(&entry) else { return };
-            let size = size_of_type(unit, element, 0).unwrap_or(0).max(1);
-            let counts = counts(unit, at);
-            let mut index = offset / size;
-            let mut indices = Vec::new();
-            for &count in counts.iter().rev() {
-                indices.push(index % count.max(1));
-                index /= count.max(1);
-            }
-            for index in indices.iter().rev() {
-                path.push_str(&format!("[{index}]"));
-            }
-            return walk(dwarf, unit, element, offset % size, path, depth + 1);
-        }
-        gimli::DW_TAG_pointer_type | gimli::DW_TAG_base_type | gimli::DW_TAG_enumeration_type => {}
-        _ => {
-            // A name or a qualifier of another type.
-            if let Some(inner) = type_of(&entry) {
-                return walk(dwarf, unit, inner, offset, path, depth + 1);
-            }
-        }
-    }
-    if offset > 0 {
-        path.push_str(&format!("+{offset}"));
     }
 }

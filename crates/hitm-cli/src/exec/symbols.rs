@@ -23,9 +23,10 @@ impl Symbols {
         symbols
     }
 
-    /// Returns the variable at `address`, an address of the file: its name and its first byte.
-    pub(crate) fn variable(&self, address: u64) -> Option<(String, u64)> {
+    /// Returns the variable at `address`, an address of the file: its name, its first
+    /// byte and its size.
+    pub(crate) fn variable(&self, address: u64) -> Option<(String, u64, u64)> {
         let (&start, (name, size)) = self.data.range(..=address).next_back()?;
-        (address < start + size).then(|| (name.clone(), start))
+        (address < start + size).then(|| (name.clone(), start, *size))
     }
 }

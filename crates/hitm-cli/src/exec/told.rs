@@ -4,7 +4,8 @@
 use hitm_report::result::{InvalidatedBy, Line, Run, Site};
 use serde::Deserialize;
 
-use super::names::Names;
+use super::modules::{Module, Modules};
+use super::names::{Code, FrameNames};
 
 /// What one run tells.
 #[derive(Debug, Deserialize)]
@@ -19,12 +20,30 @@ pub(crate) struct Told {
     /// What the program printed after the words of `--figure`: the caller adds it.
     #[serde(skip)]
     pub(crate) figure: Option<f64>,
-    executable: String,
-    base: u64,
+    modules: Vec<Module>,
     heap: Vec<Block>,
     named: Vec<Named>,
     /// By thread: the top of its stack, and the base of its thread-local storage.
     threads_at: Vec<(u64, u64)>,
+    frames: Vec<Frame>,
+}
+
+/// Where names come from.
+struct Known {
+    modules: Modules,
+    /// What each of [`Told::frames`] is.
+    frames: Vec<Option<FrameNames>>,
+}
+
+/// A function in which a thread was made.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Frame {
+    /// The address that its call returns to.
+    pc: u64,
+    /// Its frame pointer.
+    base: u64,
+    /// All of its frame lies above this.
+    low: u64,
 }
 
 /// A block of the program's heap.
@@ -66,6 +85,19 @@ struct Place {
     field: String,
 }
 
+impl Place {
+    /// The field, as a line of the object `of` names it. A value without fields has its own name.
+    fn within(&self, of: &str) -> String {
+        let Self { object, field, .. } = self;
+        match (object == of, field.is_empty()) {
+            (true, false) => field.clone(),
+            (true, true) => object.split(" of ").next().unwrap_or(object).to_owned(),
+            (false, true) => object.clone(),
+            (false, false) => format!("{object}.{field}"),
+        }
+    }
+}
+
 impl Told {
     /// Reads a program's report.
     ///
@@ -77,15 +109,18 @@ impl Told {
 
     /// Replaces addresses by the names that `names` has.
     pub(crate) fn name(&mut self) {
-        let names = Names::of(&self.executable);
+        let modules = Modules::new(std::mem::take(&mut self.modules));
+        let named = |frame: &Frame| modules.of(frame.pc).and_then(|(names, base)| names.frame(frame.pc - base));
+        let frames = self.frames.iter().map(named).collect();
+        let known = &Known { modules, frames };
         let mut lines = std::mem::take(&mut self.run.lines);
         for line in &mut lines {
             if line.object == PROGRAM {
-                self.name_line(&names, line);
+                self.name_line(known, line);
             } else {
                 // A program's access may have invalidated the machine's own line, and the other way
                 // round; each has its own lines, so only sites need names.
-                line.fields.iter_mut().flat_map(|field| &mut field.sites).for_each(|site| self.name_site(&names, site));
+                line.fields.iter_mut().flat_map(|field| &mut field.sites).for_each(|site| name_site(known, site));
             }
         }
         self.run.lines = lines;
@@ -94,11 +129,11 @@ impl Told {
         }
     }
 
-    fn name_line(&self, names: &Names, line: &mut Line) {
+    fn name_line(&self, known: &Known, line: &mut Line) {
         let address = line.address.0.unwrap_or(0);
         // What the first field that was touched belongs to is the line's object.
         let places: Vec<Place> =
-            line.fields.iter().map(|field| self.place(names, address + u64::from(field.offset % 64))).collect();
+            line.fields.iter().map(|field| self.place(known, address + u64::from(field.offset % 64))).collect();
         let Some(first) = places.first() else { return };
         line.object.clone_from(&first.object);
         line.index = None;
@@ -106,63 +141,52 @@ impl Told {
         let name_of = |named: &str| -> Option<String> {
             // `+N`: the byte of the page.
             let byte: u64 = named.strip_prefix('+')?.parse().ok()?;
-            let place = self.place(names, address - address % 4_096 + byte);
-            Some(if place.object == first.object { place.field } else { format!("{}.{}", place.object, place.field) })
+            let place = self.place(known, address - address % 4_096 + byte);
+            Some(place.within(&first.object))
         };
         for (field, place) in line.fields.iter_mut().zip(&places) {
-            let shown = if place.object == first.object {
-                place.field.clone()
-            } else {
-                format!("{}.{}", place.object, place.field)
-            };
-            field.field = shown.trim_end_matches('.').to_owned();
+            field.field = place.within(&first.object);
             let at = address + u64::from(field.offset % 64);
             field.offset = (at - first.start.min(at)) as u32;
-            field.sites.iter_mut().for_each(|site| self.name_site(names, site));
+            field.sites.iter_mut().for_each(|site| name_site(known, site));
             let all = field.sites.iter_mut().flat_map(|site| &mut site.invalidated_by).chain(&mut field.invalidated_by);
             for by in all {
                 if let Some(name) = name_of(&by.field) {
-                    by.field = name.trim_end_matches('.').to_owned();
+                    by.field = name;
                 }
-                self.name_code(names, &mut by.function, &mut by.location);
+                name_code(known, &mut by.function, &mut by.location);
             }
         }
         merge(line);
     }
 
-    fn name_site(&self, names: &Names, site: &mut Site) {
-        self.name_code(names, &mut site.function, &mut site.location);
-        for InvalidatedBy { function, location, .. } in &mut site.invalidated_by {
-            self.name_code(names, function, location);
-        }
-    }
-
-    /// Names the code at a location like `0x401136:0`, if it is that.
-    fn name_code(&self, names: &Names, function: &mut String, location: &mut String) {
-        let Some(pc) = location.strip_prefix("0x").and_then(|rest| rest.split(':').next()) else { return };
-        let Ok(pc) = u64::from_str_radix(pc, 16) else { return };
-        if let Some(code) = names.code(pc.wrapping_sub(self.base)) {
-            (*function, *location) = (code.function, code.location);
-        }
-    }
-
-    fn place(&self, names: &Names, address: u64) -> Place {
+    fn place(&self, known: &Known, address: u64) -> Place {
         let has = |start: u64, size: u64| (start..start + size.max(1)).contains(&address);
         if let Some(named) = self.named.iter().rfind(|named| has(named.address, named.size)) {
             let field = format!("+{}", address - named.address);
             return Place { object: named.name.clone(), start: named.address, field };
         }
-        if let Some((object, start, field)) = names.variable(address.wrapping_sub(self.base)) {
-            return Place { object, start: start + self.base, field };
+        let of_module =
+            known.modules.of(address).and_then(|(names, base)| Some((names.variable(address - base)?, base)));
+        if let Some(((object, start, field), base)) = of_module {
+            return Place { object, start: start + base, field };
         }
         let blocks = self.heap.iter().filter(|block| has(block.address, block.size));
         if let Some(block) = blocks.max_by_key(|block| (block.lived, block.number)) {
             let within = address - block.address;
-            let pcs = || block.pcs.iter().filter(|&&pc| pc > self.base).map(|pc| pc - self.base);
-            let codes: Vec<_> = pcs().filter_map(|pc| names.code(pc)).collect();
-            let maker = codes.iter().find(|code| !code.is_library).or(codes.first());
-            let typed =
-                names.block_of(pcs(), block.size, within).or_else(|| names.block_field(maker?, block.size, within));
+            let codes: Vec<(u64, Code)> =
+                block.pcs.iter().filter_map(|&pc| Some((pc, known.modules.code(pc)?))).collect();
+            let maker = codes.iter().find(|(_, code)| !code.is_library).or(codes.first());
+            let typed = maker.and_then(|(pc, code)| {
+                let (names, base) = known.modules.of(*pc)?;
+                // Callers in other files have types of their own.
+                let pcs = codes.iter().filter_map(|(pc, _)| {
+                    Some(pc - known.modules.of(*pc)?.1)
+                        .filter(|_| known.modules.of(*pc).is_some_and(|(_, other)| other == base))
+                });
+                names.block_of(pcs, block.size, within).or_else(|| names.block_field(code, block.size, within))
+            });
+            let maker = maker.map(|(_, code)| code);
             let (what, field) = typed.unwrap_or_else(|| ("block".to_owned(), format!("+{within}")));
             let object = match maker {
                 Some(code) => format!("{what} of {} {} #{}", code.function, code.location, block.number),
@@ -172,14 +196,10 @@ impl Told {
         }
         for (number, &(stack, storage)) in self.threads_at.iter().enumerate() {
             if address < stack && stack - address < STACK {
-                return Place {
-                    object: format!("stack of thread {number}"),
-                    start: address & !63,
-                    field: format!("-{}", stack - address),
-                };
+                return self.on_stack(known, address, number, stack);
             }
             let of_thread = storage.checked_sub(address).filter(|&below| below > 0);
-            if let Some((name, below, field)) = of_thread.and_then(|below| names.of_thread(below)) {
+            if let Some((name, below, field)) = of_thread.and_then(|below| known.modules.program()?.of_thread(below)) {
                 return Place { object: format!("{name} of thread {number}"), start: storage - below, field };
             }
             if address.abs_diff(storage) < STORAGE {
@@ -197,6 +217,46 @@ impl Told {
             start: address & !63,
             field: format!("+{}", address % 64),
         }
+    }
+}
+
+fn name_site(known: &Known, site: &mut Site) {
+    name_code(known, &mut site.function, &mut site.location);
+    for InvalidatedBy { function, location, .. } in &mut site.invalidated_by {
+        name_code(known, function, location);
+    }
+}
+
+/// Names the code at a location like `0x401136:0`, if it is that.
+fn name_code(known: &Known, function: &mut String, location: &mut String) {
+    let Some(pc) = location.strip_prefix("0x").and_then(|rest| rest.split(':').next()) else { return };
+    let Ok(pc) = u64::from_str_radix(pc, 16) else { return };
+    if let Some(code) = known.modules.code(pc) {
+        (*function, *location) = (code.function, code.location);
+    }
+}
+
+impl Told {
+    /// What lies on the stack of a thread, which ends at `stack`: a variable, or the function whose
+    /// it is, if that is known.
+    fn on_stack(&self, known: &Known, address: u64, number: usize, stack: u64) -> Place {
+        // The innermost of those that may have it: the others end above.
+        let frames = self.frames.iter().zip(&known.frames);
+        let has = |(frame, _): &(&Frame, _)| (frame.low..frame.base).contains(&address);
+        let frame = frames.filter(has).min_by_key(|(frame, _)| frame.base);
+        let mut object = format!("stack of thread {number}");
+        if let Some((frame, Some(named))) = frame {
+            let variable = known
+                .modules
+                .of(frame.pc)
+                .and_then(|(names, _)| names.local(named, address.wrapping_sub(frame.base).cast_signed()));
+            if let Some((name, start, field)) = variable {
+                let object = format!("{name} of {}", named.function);
+                return Place { object, start: frame.base.wrapping_add_signed(start), field };
+            }
+            object += &format!(" in {}", named.function);
+        }
+        Place { object, start: address & !63, field: format!("-{}", stack - address) }
     }
 }
 

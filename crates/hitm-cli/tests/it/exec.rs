@@ -390,7 +390,7 @@ fn the_guide_is_followed() {
     }
     let shown = "$ hitm cc -O2 -pthread counter.c -o counter\n$ hitm exec --lines 1 ./counter 64\n";
     assert_eq!(outputs[0], of_the_guide(shown));
-    assert!(outputs[1].contains("baseline    local-first  15.4 "), "the page tells another time: {}", outputs[1]);
+    assert!(outputs[1].contains("baseline    local-first  15.5 "), "the page tells another time: {}", outputs[1]);
     require_nearly(&outputs[2], &of_the_guide("$ hitm exec --cpus 64 --lines 2 ./queue 64\n"));
 }
 

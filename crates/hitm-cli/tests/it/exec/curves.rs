@@ -1,9 +1,11 @@
 //! What the instructions of a program take, and the figures that it prints.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::{Program, is_possible};
-use crate::command::{end, hitm};
+use crate::command::{end, folder, hitm, read_checked};
 
 const SOURCE: &str = "../../../../../docs/examples/curves.c";
 
@@ -30,6 +32,29 @@ fn instructions_between_accesses_take_their_time() {
     // Two fences take as long as two locked instructions, 6 ns each.
     let barriers = nanos("route_seqlock") - nanos("route_seq");
     assert!((12.0..15.0).contains(&barriers), "{barriers}");
+}
+
+#[test]
+fn a_figure_may_be_on_stderr() {
+    if !is_possible() {
+        return;
+    }
+    let folder = folder();
+    let source = "#include <stdio.h>\nint main(int count, char **words) {\n    fprintf(stderr, \"rate 7\\nrate 8\\n\");\n\
+         if (count > 1) printf(\"rate 9\\n\");\n    return 0;\n}\n";
+    fs::write(folder.path().join("main.c"), source).expect("there is room");
+    let compiled = end(hitm().current_dir(folder.path()).args(["cc", "main.c", "-o", "main"]));
+    assert_eq!(compiled.status, Some(0), "{}", compiled.stderr);
+    let told = |words: &[&str]| {
+        let json = folder.path().join("result.json");
+        let mut command = hitm();
+        command.args(["exec", "--figure", "rate", "--json"]).arg(&json).arg(folder.path().join("main")).args(words);
+        let ended = end(&mut command);
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), "rate 7\nrate 8\n"), "it is shown");
+        read_checked(&json, "run")["runs"][0]["metric"]["value"].as_f64()
+    };
+    assert_eq!(told(&[]), Some(8.0), "the last one");
+    assert_eq!(told(&["both"]), Some(9.0), "stdout comes first");
 }
 
 #[test]

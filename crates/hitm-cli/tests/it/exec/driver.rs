@@ -3,15 +3,19 @@
 use std::fs;
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use super::{Program, fields, is_possible};
 use crate::command::{Ended, end, folder, hitm};
+use crate::tool;
 
 /// A library whose accesses are to be seen.
-const LIBRARY: &str = "#include <hitm.h>\nlong counted;\nvoid count(void) { __atomic_fetch_add(&counted, 1, 5); }\n";
+const LIBRARY: &str = "#include <hitm.h>\nlong counted;\nstatic struct { long padding, calls; } tallies;\n\
+     void count(void) { __atomic_fetch_add(&counted, 1, 5); __atomic_fetch_add(&tallies.calls, 1, 5); }\n";
 
 /// A program that uses it.
 const MAIN: &str = "#include <pthread.h>\n#include <stdio.h>\nextern long counted;\nvoid count(void);\n\
-     static void *work(void *argument) { for (int i = 0; i < 100; i++) count(); return argument; }\n\
+     static void *work(void *argument) { for (int i = 0; i < 2000; i++) count(); return argument; }\n\
      int main(void) {\n    pthread_t ids[4];\n    for (int i = 0; i < 4; i++) pthread_create(&ids[i], 0, work, 0);\n\
      for (int i = 0; i < 4; i++) pthread_join(ids[i], 0);\n    printf(\"%ld\\n\", counted);\n    return 0;\n}\n";
 
@@ -44,11 +48,76 @@ fn libraries_are_seen() {
     run(&["-O1", "main.c", "libcount.a", "-o", "archived", "-pthread"]);
     for name in ["shared", "archived"] {
         let program = Program { folder: crate::command::folder(), file: folder.path().join(name) };
-        assert_eq!(program.natively(&[]), "400\n");
+        assert_eq!(program.natively(&[]), "8000\n");
         let (ended, file) = program.simulated(&["--cpus", "4"], &[]);
-        assert!(ended.stdout.starts_with("400\n"), "{}", ended.stdout);
-        assert!(file["runs"][0].to_string().contains("\"rmw\""), "{name}: {:?}", fields(&file["runs"][0]));
+        assert!(ended.stdout.starts_with("8000\n"), "{}", ended.stdout);
+        let (run, names) = (&file["runs"][0], fields(&file["runs"][0]));
+        // A value without fields has its own name.
+        for field in ["counted.counted", "tallies.calls"] {
+            assert!(names.iter().any(|name| name == field), "{name}: {field} is not in {names:#?}");
+        }
+        assert!(run.to_string().contains("\"function\":\"count\""), "{name}: {run:#}");
     }
+}
+
+/// What a project's build says of its compiler, after which its program is simulated.
+fn is_built(folder: &TempDir, words: &[&str], file: &str) {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).current_dir(folder.path());
+    command.env("CC", env!("CARGO_BIN_EXE_hitm-cc"));
+    let ended = end(&mut command);
+    assert_eq!(ended.status, Some(0), "{words:?}: {}{}", ended.stdout, ended.stderr);
+    let program = Program { folder: crate::command::folder(), file: folder.path().join(file) };
+    if program.file.is_file() {
+        assert_eq!(program.natively(&[]), "8000\n");
+        let (ended, file) = program.simulated(&["--cpus", "4"], &[]);
+        assert!(ended.stdout.starts_with("8000\n"), "{}", ended.stdout);
+        assert!(fields(&file["runs"][0]).iter().any(|name| name == "counted.counted"), "{file:#}");
+    }
+}
+
+#[test]
+fn cmake_takes_it_for_a_compiler() {
+    let tools = ["cmake", "make"];
+    if !is_possible() || !tools.iter().all(|name| tool::runs(name, &["--version"], false)) {
+        return;
+    }
+    let folder = folder();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("there is room");
+    write("library.c", LIBRARY);
+    write("main.c", MAIN);
+    write(
+        "CMakeLists.txt",
+        "cmake_minimum_required(VERSION 3.10)\nproject(counts C)\nfind_package(Threads REQUIRED)\n\
+         add_library(count SHARED library.c)\nadd_executable(counts main.c)\n\
+         target_link_libraries(counts count Threads::Threads)\n",
+    );
+    is_built(&folder, &["cmake", "-S", ".", "-B", "built"], "built/counts");
+    is_built(&folder, &["cmake", "--build", "built"], "built/counts");
+}
+
+/// A script that looks for what the compiler can do by small programs, as autoconf's do: one has to
+/// compile, one has to run, and one must not link.
+const CONFIGURE: &str = "set -e\necho 'int main(void) { return 0; }' > conftest.c\n$CC -o conftest conftest.c\n\
+     ./conftest\necho 'void none(void); int main(void) { none(); }' > conftest.c\n\
+     if $CC -o conftest conftest.c 2> conftest.log; then echo 'what is missing links'; exit 1; fi\n\
+     test \"$($CC -dumpmachine | cut -d- -f1)\" = x86_64\n$CC --version > conftest.log\n\
+     echo '#include <pthread.h>' | $CC -E - > conftest.i\ngrep -q pthread_create conftest.i\n\
+     printf 'counts: main.o library.o\\n\\t%s -pthread -o counts main.o library.o\\n' \"$CC\" > Makefile\n\
+     printf '.c.o:\\n\\t%s -O2 -c $<\\n' \"$CC\" >> Makefile\n";
+
+#[test]
+fn a_configure_script_takes_it_for_a_compiler() {
+    if !is_possible() || !tool::runs("make", &["--version"], false) {
+        return;
+    }
+    let folder = folder();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("there is room");
+    write("library.c", LIBRARY);
+    write("main.c", MAIN);
+    write("configure", CONFIGURE);
+    is_built(&folder, &["sh", "configure"], "counts");
+    is_built(&folder, &["make"], "counts");
 }
 
 #[test]

@@ -28,6 +28,10 @@ fn objects_of_c_have_names() {
     // The statement names no type: the pointer's.
     has(&names, "station of main names.c:", "[1].trains");
     has(&names, "my tallies", "+24");
+    // On the first thread's stack, in functions that have not returned.
+    has(&names, "hall of main", ".[2]");
+    has(&names, "desk of start_all", ".calls");
+    has(&names, "alone", ".alone");
     // Memory that had several blocks has the name of the one that was there while it was measured.
     has(&names, "late of main names.c:", ".taken");
     assert!(!names.iter().any(|name| name.starts_with("early")), "{names:#?}");

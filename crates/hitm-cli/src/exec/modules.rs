@@ -1,0 +1,44 @@
+//! The program's file and its shared libraries: which of them an address is of, and its names.
+
+use std::cell::OnceCell;
+
+use serde::Deserialize;
+
+use super::names::{Code, Names};
+
+/// A file that was loaded.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Module {
+    path: String,
+    /// Where its first byte lies in memory.
+    base: u64,
+    /// The end of its last part.
+    end: u64,
+}
+
+/// All of them; the first one is the program's own file.
+pub(super) struct Modules(Vec<(Module, OnceCell<Names>)>);
+
+impl Modules {
+    /// Those that a program has told. Names are read when they are first asked for.
+    pub(super) fn new(told: Vec<Module>) -> Self {
+        Self(told.into_iter().map(|module| (module, OnceCell::new())).collect())
+    }
+
+    /// Returns the names of the file that an address is of, and where its first byte lies.
+    pub(super) fn of(&self, address: u64) -> Option<(&Names, u64)> {
+        let (module, names) = self.0.iter().find(|(module, _)| (module.base..module.end).contains(&address))?;
+        Some((names.get_or_init(|| Names::of(&module.path)), module.base))
+    }
+
+    /// Returns the names of the program's own file.
+    pub(super) fn program(&self) -> Option<&Names> {
+        self.of(self.0.first()?.0.base).map(|(names, _)| names)
+    }
+
+    /// Returns what [`Names::code`] says of the call that returns to `address`.
+    pub(super) fn code(&self, address: u64) -> Option<Code> {
+        let (names, base) = self.of(address)?;
+        names.code(address - base)
+    }
+}
