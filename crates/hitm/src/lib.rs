@@ -16,6 +16,18 @@
 //! assert_eq!(answer.unwrap(), 42);
 //! ```
 //!
+//! A native program needs no handle: [`spawn`](fn@spawn), [`sleep`] and others use the runtime of
+//! the calling thread, which `#[hitm::main]` makes. The guide is `docs/runtime.md` in the
+//! repository.
+//!
+//! | feature | what it brings |
+//! |---|---|
+//! | `macros` (default) | `#[hitm::main]`, `#[hitm::test]` |
+//! | `io` | `net`, `io`: sockets on Unix, which the runtime's own CPUs wait for |
+//! | `blocking` | `spawn_blocking` |
+//! | `tokio`, `hyper`, `futures` | `compat`: libraries that expect another runtime |
+//! | `tracing` | a span per task |
+//!
 //! **Preemption.** A task can be preempted where it computes ([`Handle::compute`]), calls
 //! [`Handle::checkpoint`] or waits. Code between two such points delays more urgent tasks. The
 //! longest such stretch bounds every latency that this crate promises.
