@@ -5,6 +5,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
+use hitm_machine::SEED;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -129,13 +130,16 @@ pub struct Conclusion {
     pub words: String,
     /// The parameters with the largest effects, the largest first.
     pub decided_by: Vec<Effect>,
+    /// The effect of another seed, which is chance; absent without trajectories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chance: Option<f64>,
 }
 
 /// The effect of a parameter: the mean size of a change of the gain when the parameter goes through
 /// two thirds of its range (Morris's screening).
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Effect {
-    /// The parameter; `seed` is chance.
+    /// The parameter.
     pub parameter: String,
     /// The effect, in the unit of the gain.
     pub effect: f64,
@@ -172,8 +176,9 @@ impl Study {
         gains
     }
 
-    /// Returns the parameters with the largest effects on the gain of `one` over `other`.
-    fn effects(&self, one: usize, other: usize) -> Vec<Effect> {
+    /// Returns the parameters with the largest effects on the gain of `one` over `other`, and the
+    /// effect of another seed.
+    fn effects(&self, one: usize, other: usize) -> (Vec<Effect>, Option<f64>) {
         let mut sums: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
         for pair in self.machines.windows(2) {
             let [before, after] = pair else { unreachable!("windows of two") };
@@ -191,10 +196,11 @@ impl Study {
             parameter: name.to_owned(),
             effect: sum / count as f64,
         };
+        let chance = sums.remove(SEED).map(|(sum, count)| sum / count as f64);
         let mut effects: Vec<Effect> = sums.into_iter().map(effect).filter(|effect| effect.effect > 0.0).collect();
         effects.sort_by(|one, other| other.effect.total_cmp(&one.effect));
         effects.truncate(DECIDERS);
-        effects
+        (effects, chance)
     }
 
     fn conclusion(&self, one: usize, other: usize) -> Option<Conclusion> {
@@ -204,6 +210,7 @@ impl Study {
         }
         let share = gains.iter().filter(|gain| **gain > 0.0).count() as f64 / gains.len() as f64;
         let [low, high] = ENDS.map(|end| quantile(&gains, end));
+        let (decided_by, chance) = self.effects(one, other);
         Some(Conclusion {
             mitigation: self.mitigations[one].clone(),
             over: self.mitigations[other].clone(),
@@ -213,7 +220,8 @@ impl Study {
             share,
             is_determined: share >= ENOUGH || share <= 1.0 - ENOUGH,
             words: String::new(),
-            decided_by: self.effects(one, other),
+            decided_by,
+            chance,
         })
     }
 
@@ -338,12 +346,12 @@ mod tests {
 
     #[test]
     fn the_parameter_that_moves_the_gain_most_is_named_first() {
-        let mut found = study(&[[100.0, 110.0, 100.0]; 6], Better::Higher);
+        let mut found = study(&[[100.0, 110.0, 100.0]; 8], Better::Higher);
         // Two trajectories of one start and two moves; what no trajectory has says nothing.
-        let moves = [None, Some("a"), Some("b"), None, Some("b"), Some("a")];
-        let gains = [110.0, 112.0, 130.0, 110.0, 100.0, 99.0];
+        let moves = [None, Some("a"), Some("b"), Some("seed"), None, Some("b"), Some("a"), Some("seed")];
+        let gains = [110.0, 112.0, 130.0, 131.0, 110.0, 100.0, 99.0, 96.0];
         for (index, drawn) in found.machines.iter_mut().enumerate() {
-            drawn.trajectory = Some(index / 3);
+            drawn.trajectory = Some(index / 4);
             drawn.moved = moves[index].map(str::to_owned);
             drawn.figures[1] = Some(gains[index]);
         }
@@ -353,6 +361,8 @@ mod tests {
             found.conclusions[0].decided_by.iter().map(|effect| (effect.parameter.as_str(), effect.effect)).collect();
         assert_eq!(effects.len(), 2);
         assert_eq!((effects[0].0, effects[1].0), ("b", "a"));
+        let chance = found.conclusions[0].chance.expect("the seed moved");
+        assert!((chance - 0.02).abs() < 1e-9, "{chance}");
         assert!((effects[0].1 - 0.14).abs() < 1e-9 && (effects[1].1 - 0.015).abs() < 1e-9, "{effects:?}");
     }
 

@@ -52,7 +52,9 @@ impl Study {
             if !conclusion.decided_by.is_empty() {
                 let effect = |effect: &Effect| format!("{} ({:.1} points)", effect.parameter, 100.0 * effect.effect);
                 let effects: Vec<String> = conclusion.decided_by.iter().map(effect).collect();
-                text.push_str(&format!("  decided by {}\n", effects.join(", ")));
+                let chance = conclusion.chance.map(|chance| format!("; another seed {:.1} points", 100.0 * chance));
+                let chance = chance.unwrap_or_default();
+                text.push_str(&format!("  decided by {}{chance}\n", effects.join(", ")));
             }
         }
         if let Some(Coverage { published, inside, median_width, no_effect_error }) = &self.coverage {

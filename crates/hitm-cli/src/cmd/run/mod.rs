@@ -14,7 +14,7 @@ use crate::workload::Chosen;
 /// Run a workload on a simulated machine or on this one.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm run ffmpeg\n  hitm run ffmpeg --quick --burst-factor 0.0624 --mitigation shipped\n  hitm run cyclic --placement drawn\n  hitm run pi_stress\n  hitm run probe ping-pong --machine clx-2x20"
+    after_help = "Examples:\n  hitm run ffmpeg\n  hitm run ffmpeg --quick --burst-factor 0.0624 --mitigation shipped\n  hitm run cyclic --placement drawn\n  hitm run ffmpeg --mitigation cpupri-split,shipped --uncertainty 40\n  hitm run pi_stress\n  hitm run probe ping-pong --machine clx-2x20"
 )]
 pub(crate) struct Run {
     #[command(subcommand)]
