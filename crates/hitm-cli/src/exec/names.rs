@@ -230,9 +230,9 @@ impl Names {
     }
 
     /// Returns the function in whose middle the call is that returns to `address`, and its
-    /// variables by their places relative to the frame pointer.
+    /// variables by their places relative to the frame pointer. None if it is of a library.
     pub(crate) fn frame(&self, address: u64) -> Option<FrameNames> {
-        let function = self.code(address)?.function;
+        let function = self.code(address).filter(|code| !code.is_library)?.function;
         let probe = address.wrapping_add(self.first).checked_sub(1)?;
         let locals = || {
             let unit = self.unit_at(probe)?;
