@@ -81,7 +81,7 @@ pub use site::Site;
 /// What the benchmark of the coherence model reaches. Not a surface.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::coherence::{Directory, Outcome, Request};
+    pub use crate::coherence::{Directory, Outcome, Request, protocol};
 }
 
 /// The functions of this crate, for reports.

@@ -64,6 +64,7 @@ mod copies;
 mod directory;
 mod latency;
 mod line;
+mod protocol;
 mod queue;
 
 pub(crate) use caches::Level;
@@ -71,6 +72,7 @@ pub use caches::Moves;
 pub use directory::Directory;
 pub(crate) use directory::Found;
 pub use latency::{Distance, Latencies};
+pub use protocol::table as protocol;
 
 /// The effect of an access on its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema, Serialize)]

@@ -456,13 +456,13 @@ impl Engine {
     /// Whether the next write to `line`, which the current CPU has just looked at, tells it of
     /// everything that it has not seen. Not known yet if others may have their turn first.
     fn sees_writes(&mut self, looked: &Touch, line: u32, now: u64) -> Option<bool> {
-        if self.windows.is_on && self.come_to_line(line) == Step::Suspend {
-            return None;
-        }
         if self.is_over(now) {
             // Accesses are in order then, and do not move lines; only what an earlier fill showed
             // may be old.
             return Some(!self.cpu().window.has_filled(line));
+        }
+        if self.windows.is_on && self.come_to_line(line) == Step::Suspend {
+            return None;
         }
         if self.is_free(line) {
             // It has looked in its turn.

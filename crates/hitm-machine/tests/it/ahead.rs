@@ -302,14 +302,15 @@ fn random_programs_see_the_same_from_small_caches() {
 /// sees it written.
 #[test]
 fn a_turn_is_passed_on_after_the_measurement() {
-    for (seed, shape) in
-        (1..=60).flat_map(|seed| ["core:1 pu:3", "core:3 pu:1", "pack:3 l3:1 core:1 pu:1"].map(|shape| (seed, shape)))
-    {
+    let shapes = ["core:1 pu:3", "core:3 pu:1", "pack:3 l3:1 core:1 pu:1"];
+    let engines = [Engine::Events, Engine::Windows];
+    let cases = (1..=60).flat_map(|seed| shapes.map(|shape| (seed, shape)));
+    for ((seed, shape), engine) in cases.flat_map(|case| engines.map(|engine| (case, engine))) {
         let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
         let cpus = topology.cpus() as u32;
         let costs = Costs::of(&topology, CostSet::Linux);
         let measure_until = Span::from_nanos(20_000 + 37 * seed);
-        let machine = Machine::new(topology, costs, Config { seed, measure_until, ..Config::default() });
+        let machine = Machine::new(topology, costs, Config { engine, seed, measure_until, ..Config::default() });
         let shared = machine.enter(Shared::new);
         let main = move |cpu: CpuId| {
             let turns = shared.word(0, 0);
@@ -319,7 +320,7 @@ fn a_turn_is_passed_on_after_the_measurement() {
                 turns.store(turn + 1, Ordering::Relaxed);
             }
         };
-        machine.run(main).unwrap_or_else(|stalled| panic!("seed {seed}, {shape}: {stalled}"));
+        machine.run(main).unwrap_or_else(|stalled| panic!("seed {seed}, {shape}, {engine:?}: {stalled}"));
     }
 }
 

@@ -1,9 +1,45 @@
 //! Whether the directory keeps its own invariants: for tests.
 
 use super::super::line::{NO_THREAD, State};
+#[cfg(test)]
+use super::super::protocol;
 use super::Directory;
 
 impl Directory {
+    /// Returns a line as `cpu` sees it, once nothing is under way to it.
+    #[cfg(test)]
+    pub(in crate::coherence) fn seen_by(&self, cpu: u32, line: u32) -> protocol::State {
+        use protocol::State as Seen;
+        let core = self.latencies.core_of(cpu);
+        let entry = &self.lines[line as usize];
+        match entry.state() {
+            State::Uncached => Seen::Uncached,
+            State::Owned(owner) if owner != core => {
+                if entry.dirty {
+                    Seen::OtherModified
+                } else {
+                    Seen::Other
+                }
+            }
+            State::Owned(_) if entry.thread == NO_THREAD => Seen::Core,
+            State::Owned(_) if u32::from(entry.thread) != cpu => Seen::Sibling,
+            State::Owned(_) => {
+                if entry.dirty {
+                    Seen::OwnModified
+                } else {
+                    Seen::Own
+                }
+            }
+            State::Shared => {
+                if self.lacks(cpu, line) {
+                    Seen::SharedByOthers
+                } else {
+                    Seen::Shared
+                }
+            }
+        }
+    }
+
     /// Panics when a line breaks an invariant of the module's documentation: for tests.
     ///
     /// # Panics
