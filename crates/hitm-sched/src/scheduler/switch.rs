@@ -94,15 +94,16 @@ impl<P: Platform> Scheduler<P> {
         if !self.keeps_wakeups() {
             return;
         }
-        let mut called = None;
+        let mut called = [None; 2];
         if next.is_some() || rq.online.get() == 0 {
-            called = self.stop_idling(&rq, looked);
+            called[0] = self.stop_idling(&rq, looked);
         }
-        if next.is_some() && called.is_none() {
-            called = self.spare(&mut rq);
+        if next.is_some() {
+            // Also if a CPU was called: it finds only what is advertised.
+            called[1] = self.spare(&mut rq);
         }
         drop(rq);
-        self.interrupt_called(called);
+        called.into_iter().for_each(|called| self.interrupt_called(called));
     }
 
     /// Does steps 1 and 2.
