@@ -73,6 +73,8 @@ pub(crate) struct Outcome {
 pub(crate) struct Glance {
     /// The figure of merit; not a number where no work unit was completed.
     pub(crate) figure: f64,
+    /// Work units per second, by batch; empty where the figure of merit is none.
+    pub(crate) batches: Vec<f64>,
     /// Where the CPUs' time went.
     pub(crate) account: Account,
 }
@@ -165,7 +167,8 @@ impl Case {
     /// When the machine stalls.
     pub(crate) fn run(&self, clock: &Arc<Clock>) -> Result<Outcome, Failure> {
         let begin = Instant::now();
-        let Ran { machine, runtime, running } = self.simulate(clock, |machine, main| machine.run(main))?;
+        let ran = self.simulate(clock, self.config(), |machine, main| machine.run(main))?;
+        let Ran { machine, runtime, running } = ran;
         let stats = runtime.diagnostics().stats();
         let (from, until) = match self.workload.stretch() {
             Stretch::Window(window) => (window.start(), window.end()),
@@ -196,21 +199,24 @@ impl Case {
     /// # Errors
     /// As [`run`](Self::run).
     pub(crate) fn glance(&self, clock: &Arc<Clock>) -> Result<Glance, Failure> {
-        let ran = self.simulate(clock, |machine, main| machine.run_measurement(main))?;
+        // No line is named.
+        let config = Config { count_accesses: false, ..self.config() };
+        let ran = self.simulate(clock, config, |machine, main| machine.run_measurement(main))?;
         let Ran { machine, runtime, running } = ran;
-        let figure = self.workload.mean(&[running.batches()], &running.latencies()).value;
+        let batches = running.batches();
+        let figure = self.workload.mean(std::slice::from_ref(&batches), &running.latencies()).value;
         // Tasks in the middle of their work are never dropped.
         std::mem::forget((runtime, running));
-        Ok(Glance { figure, account: machine.account() })
+        Ok(Glance { figure, batches, account: machine.account() })
     }
 
     /// Makes a machine that keeps `clock`, and runs this on it by `run`.
     fn simulate(
         &self,
         clock: &Arc<Clock>,
+        config: Config,
         run: impl FnOnce(&Machine, Box<dyn Fn(CpuId)>) -> Result<(), Stalled>,
     ) -> Result<Ran, Failure> {
-        let config = self.config();
         if let Some(refusal) = config.refusal() {
             return Err(Failure::new(format!("--engine {}: {refusal}", self.engine.name())));
         }

@@ -67,6 +67,9 @@ pub struct Config {
     pub measure_from: Span,
     /// Nothing is counted after this time.
     pub measure_until: Span,
+    /// Counts accesses by line and place. Without it the results have the account and the totals of
+    /// resumes alone. Affects the speed and nothing else.
+    pub count_accesses: bool,
     /// Reports unordered pairs of accesses to a [`PlainWord`](hitm_memory::PlainWord). Costs time
     /// and memory.
     pub check_races: bool,
@@ -96,6 +99,7 @@ impl Default for Config {
             start_spread: Span::from_micros(20),
             measure_from: Span::ZERO,
             measure_until: Span::from_picos(u64::MAX),
+            count_accesses: true,
             check_races: false,
             look_ahead: true,
             fast_path: true,

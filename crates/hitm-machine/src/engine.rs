@@ -23,7 +23,7 @@ use hitm_memory::{Interrupts, LINE, Operation, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
-pub(crate) use self::access::{Issue, Touch};
+pub(crate) use self::access::{Found, Issue, Touch};
 use self::ahead::Ahead;
 use self::paths::Behind;
 use self::quick::Quick;
@@ -500,7 +500,7 @@ impl Engine {
     }
 
     fn record_miss(&mut self, grant: &Grant) {
-        if grant.at < self.measured.0 || self.is_over(grant.at) {
+        if grant.at < self.measured.0 || self.is_over(grant.at) || !self.config.count_accesses {
             return;
         }
         let wait = grant.at - grant.request.time + grant.request.way;

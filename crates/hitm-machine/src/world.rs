@@ -10,7 +10,7 @@ use corosensei::Yielder;
 use hitm_memory::{PathCost, Span, Time};
 
 use crate::cpu::Waits;
-use crate::engine::{Engine, Issue, Step, Touch};
+use crate::engine::{Engine, Found, Issue, Step, Touch};
 use crate::race::Races;
 use crate::site::Site;
 
@@ -155,7 +155,12 @@ impl World {
             return self.touch_in_window(touch);
         }
         let found = self.engine.borrow_mut().find(touch);
-        if found { Issue::Now } else { self.touch_any(touch) }
+        match found {
+            Found::Here => return Issue::Now,
+            Found::Later => self.suspend(),
+            Found::No => {}
+        }
+        self.touch_any(touch)
     }
 
     /// The same, with the engine of windows.

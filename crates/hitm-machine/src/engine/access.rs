@@ -36,6 +36,18 @@ pub(crate) enum Issue {
     Wait,
 }
 
+/// What [`Engine::find`] says of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a CPU that must wait has to be switched away from"]
+pub(crate) enum Found {
+    /// It is done.
+    Here,
+    /// As [`Issue::Later`].
+    Later,
+    /// It has to be issued.
+    No,
+}
+
 /// One access to a word, as the seam sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch {
@@ -61,10 +73,10 @@ impl Engine {
         self.advance(until, part);
     }
 
-    /// The common case of [`issue`](Self::issue), with the same result: an access that finds its
-    /// line and has nothing to do with the CPU's stores. Whether it was that.
+    /// The common cases of [`issue`](Self::issue), with the same result: an access that has nothing
+    /// to do with the CPU's stores, and either finds its line or is too early.
     #[inline]
-    pub(crate) fn find(&mut self, touch: &Touch) -> bool {
+    pub(crate) fn find(&mut self, touch: &Touch) -> Found {
         // Where caches have sizes nothing is there: `issue` asks which level has it. After the
         // measurement nothing is there either.
         let Some(line) = self.quick_line_of(touch.address()) else { return self.find_over(touch) };
@@ -73,26 +85,31 @@ impl Engine {
         let clock = cpu.clock;
         let filled = kind == Kind::Load && cpu.window.has_filled(line);
         if filled || self.is_over(clock) || self.is_stuck() || self.is_free(line) || !cpu.stores.let_pass(kind, line) {
-            return false;
+            return Found::No;
         }
-        let is_certain = self.acts_at(clock) || self.directory.is_quiet(line) && self.is_sure(line, clock);
-        if !is_certain {
-            return false;
+        if !self.acts_at(clock) {
+            if !self.is_sure(line, clock) {
+                self.resume_at(clock);
+                return Found::Later;
+            }
+            if !self.directory.is_quiet(line) {
+                return Found::No;
+            }
         }
-        let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
+        let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return Found::No };
         self.cpu().window.follow(kind, line);
         self.found(touch, line, clock, done);
-        true
+        Found::Here
     }
 
     /// The common case of [`issue_over`](Self::issue_over), with the same result. Whether it was
     /// that.
     #[inline]
-    fn find_over(&mut self, touch: &Touch) -> bool {
+    fn find_over(&mut self, touch: &Touch) -> Found {
         let cpu = &self.cpus[self.current as usize];
         let is_over = self.is_over(cpu.clock) && self.is_over(self.ahead.horizon());
         if !is_over || !cpu.stores.is_empty() || self.is_stuck() {
-            return false;
+            return Found::No;
         }
         self.accesses_without_progress += 1;
         let takes = self.directory.latencies().cost_of_hit(touch.kind);
@@ -105,7 +122,7 @@ impl Engine {
         {
             self.wake_spinners(line, self.clock());
         }
-        true
+        Found::Here
     }
 
     /// The current CPU finds `line` at `clock`, and goes on at `done`.
@@ -345,7 +362,9 @@ impl Engine {
         }
         cpu.clock = done;
         cpu.account[part] += done.min(to) - clock;
-        self.records.hit(line, touch.site, touch.address(), touch.kind, cpu.operation);
+        if self.config.count_accesses {
+            self.records.hit(line, touch.site, touch.address(), touch.kind, cpu.operation);
+        }
     }
 
     /// The line that the current CPU waited for is here, for an access to `touch`.

@@ -257,7 +257,7 @@ impl Engine {
         permit.owed.set(executed as i64);
         permit.takes.set(takes as i64);
         permit.ahead.set(ahead);
-        permit.counts.set(u64::from(clock >= from));
+        permit.counts.set(u64::from(clock >= from && self.config.count_accesses));
         permit.loads.set(0);
         permit.stores.set(0);
         true

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod caches;
+mod coroutines;
 mod faults;
 mod idle;
 mod instructions;

@@ -75,11 +75,12 @@ fn who_says_nothing_has_it_all() {
 
 /// What is measured of CPUs that contend, compute, idle, spin and park, when the run goes on to its
 /// end and when it stops with the measurement.
-fn stopped(shape: &str, seed: u64, stops: bool) -> Results {
+fn stopped(shape: &str, seed: u64, stops: bool, count_accesses: bool) -> Results {
     let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
     let costs = Costs::of(&topology, CostSet::Linux);
     let (measure_from, measure_until) = (Span::from_micros(30), Span::from_micros(90));
-    let machine = Machine::new(topology, costs, Config { seed, measure_from, measure_until, ..Config::default() });
+    let config = Config { seed, measure_from, measure_until, count_accesses, ..Config::default() };
+    let machine = Machine::new(topology, costs, config);
     let words: Vec<_> = machine.enter(|| {
         let word = |value| {
             Placed::<Simulated, _>::new(
@@ -136,11 +137,19 @@ fn stopped(shape: &str, seed: u64, stops: bool) -> Results {
 fn a_run_that_stops_with_the_measurement_has_measured_the_same() {
     for (seed, shape) in (1..).zip(["core:1 pu:1", "core:2 pu:2", "l3:2 core:4 pu:1", "package:2 l3:2 core:4 pu:2"]) {
         for seed in [seed, seed + 100, seed + 200] {
-            let (whole, stopped) = (stopped(shape, seed, false), stopped(shape, seed, true));
+            let (whole, stopped) = (stopped(shape, seed, false, true), stopped(shape, seed, true, true));
             assert!(whole.totals.accesses() > 30);
             let [whole, stopped] = [whole, stopped].map(|results| format!("{results:#?}"));
             let differs = whole.lines().zip(stopped.lines()).enumerate().find(|(_, (one, other))| one != other);
             assert!(whole == stopped, "{shape}, seed {seed}: {differs:?}");
         }
     }
+}
+
+#[test]
+fn a_run_that_counts_no_accesses_has_the_same_account() {
+    let shape = "package:2 l3:2 core:4 pu:2";
+    let (counts, counts_not) = (stopped(shape, 1, true, true), stopped(shape, 1, true, false));
+    assert_eq!(counts.account, counts_not.account);
+    assert_eq!((counts_not.totals.accesses(), counts_not.lines.len()), (0, 0));
 }

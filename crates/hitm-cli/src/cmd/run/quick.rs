@@ -10,7 +10,7 @@ use hitm_machine::{Arbitration, Costs, Part};
 use hitm_memory::Span;
 use hitm_report::columns::{Align, Columns};
 use hitm_report::relative::is_baseline;
-use hitm_report::statistics::{Mean, mean};
+use hitm_report::statistics::{Mean, mean, ratio};
 use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 
@@ -186,9 +186,61 @@ fn table(case: &Case, looks: &[Looks]) -> String {
         columns.row(cells);
     }
     let text = columns.render(width());
-    format!("\n{text}\nIntervals are over seeds and hold for a stretch this short; the whole run tells more.\n")
+    let notes: String = looks.iter().filter_map(drift).collect();
+    format!("\n{text}\nIntervals are over seeds and hold for a stretch this short; the whole run tells more.\n{notes}")
+}
+
+/// A change of the figure within the stretch that counts as one, if it is beyond chance.
+const DRIFT: f64 = 0.02;
+
+/// What to say of a mitigation whose second half of the stretch gave another figure than the first:
+/// the warm-up was too short for it. Batches resemble their neighbours, so some that only fluctuate
+/// are named too.
+fn drift(looks: &Looks) -> Option<String> {
+    let half = |second: bool| {
+        let of_look = |look: &Glance| {
+            let (first, last) = look.batches.split_at(look.batches.len() / 2);
+            if second { last.to_vec() } else { first.to_vec() }
+        };
+        mean(&looks.glances.iter().flat_map(of_look).collect::<Vec<f64>>())
+    };
+    let (first, second) = (half(false), half(true));
+    let change = ratio(second, first);
+    let is_beyond = change.value.is_finite() && (change.value - 1.0).abs() > change.interval.max(DRIFT);
+    let name = &looks.mitigation;
+    is_beyond.then(|| {
+        format!(
+            "{name}: the second half of the stretch gave {:.3} ±{:.3} times the first half's figure; a longer \
+             --warm-up tells whether that goes on\n",
+            change.value, change.interval
+        )
+    })
 }
 
 fn user_time(look: &Glance) -> f64 {
     look.account[Part::User] as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use hitm_machine::Account;
+
+    use super::*;
+
+    #[test]
+    fn a_figure_that_changes_within_the_stretch_is_named() {
+        let looks = |batches: [f64; 10]| {
+            let glance = Glance { figure: 1.0, batches: batches.to_vec(), account: Account::default() };
+            Looks { mitigation: "some".to_owned(), glances: vec![glance] }
+        };
+        let noise = [0.9, 1.1, 1.0, 0.95, 1.05];
+        let with_second_half = |times: f64| {
+            let (first, second) = (noise, noise.map(|one| one * times));
+            looks(std::array::from_fn(|index| if index < 5 { first[index] } else { second[index - 5] }))
+        };
+        assert_eq!(drift(&with_second_half(1.05)), None, "less than the noise");
+        assert_eq!(drift(&looks([0.0; 10])), None);
+        let note = drift(&with_second_half(2.0)).expect("twice as much");
+        assert!(note.starts_with("some: the second half of the stretch gave 2.000 ±"), "{note}");
+    }
 }

@@ -42,6 +42,9 @@ pub(crate) struct SeriesArgs {
     /// with each other, so that the interval tells how far the comparison would differ with other
     /// seeds. It does not tell how far a longer stretch would: a figure that is to be told to
     /// others needs the whole run.
+    ///
+    /// A line names each mitigation whose figure in the second half of the stretch differs from
+    /// that in the first by more than chance: its warm-up was too short.
     #[arg(long, conflicts_with_all = ["max_seeds", "roles", "lines", "layout", "json", "html"])]
     quick: bool,
     /// Add random seeds until the interval of `relative` is below one point, up to this number
