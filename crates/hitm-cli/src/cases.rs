@@ -141,6 +141,7 @@ impl CaseArgs {
             workload,
             capacity: None,
             roles: false,
+            timeline: None,
             livelock_after: self.livelock_after,
         }
     }

@@ -22,6 +22,7 @@ mod record;
 mod simulate;
 mod state;
 mod terminal;
+mod trace;
 mod workload;
 
 use std::io::{self, Write};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{
-    Account, Arbitration, Capacity, Clock, Config, Costs, Engine, Machine, Results, Simulated, Stalled,
+    Account, Arbitration, Capacity, Clock, Config, Costs, Engine, Machine, Results, Simulated, Stalled, Timeline,
 };
 use hitm_memory::{Span, Time};
 use hitm_report::relative::is_baseline;
@@ -32,6 +32,8 @@ pub(crate) struct Case {
     /// See [`Config::capacity`].
     pub(crate) capacity: Option<Capacity>,
     pub(crate) roles: bool,
+    /// The part of the run of which a timeline is kept.
+    pub(crate) timeline: Option<(Time, Time)>,
     /// See [`Config::livelock_after`].
     pub(crate) livelock_after: Option<u64>,
 }
@@ -53,6 +55,8 @@ pub(crate) struct Outcome {
     /// Of all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
     pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
+    /// Of the first seed, where one is kept.
+    pub(crate) timeline: Option<Timeline>,
     /// Picoseconds that CPUs waited for the fields of groups that a mitigation moves.
     pub(crate) task_group_wait: u64,
     pub(crate) operations: Vec<(Count, u64)>,
@@ -95,6 +99,7 @@ impl Outcome {
         self.bursts.extend(other.bursts);
         self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
+        self.timeline = self.timeline.take().or(other.timeline);
         self.task_group_wait += other.task_group_wait;
         self.operations.extend(other.operations);
         self.measured.extend(other.measured);
@@ -184,6 +189,7 @@ impl Case {
             latencies: running.latencies(),
             task_group_wait: task_group_wait(&results),
             results,
+            timeline: machine.timeline(),
             operations: stats.sums(),
             measured: stats.sums_between(),
             conservation: stats.conservation(from, until).into_iter().collect(),
@@ -221,6 +227,9 @@ impl Case {
             return Err(Failure::new(format!("--engine {}: {refusal}", self.engine.name())));
         }
         let machine = Machine::new(self.topology.clone(), self.costs.clone(), config).with_clock(clock.clone());
+        if let Some((from, until)) = self.timeline {
+            machine.keep_timeline(from, until);
+        }
         let runtime = machine.enter(|| {
             let roles = self.workload.roles().filter(|_| self.roles);
             let runtime = Handle::<Simulated>::new(self.topology.clone(), &self.mitigation, roles);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
 
-use hitm_machine::{Simulated, program};
+use hitm_machine::{Simulated, Timeline, program};
 use hitm_memory::Platform;
 use hitm_report::functions::Functions;
 use hitm_report::result::Run;
@@ -25,6 +25,8 @@ const LINES: usize = 100;
 #[derive(Serialize)]
 struct Told {
     run: Run,
+    /// What each CPU did when, where that was asked for.
+    timeline: Option<Timeline>,
     threads: usize,
     stalled: Option<String>,
     /// Simulated seconds from the start of the program to its end.
@@ -118,6 +120,7 @@ pub(crate) fn write(stalled: Option<&str>) {
     }
     let told = Told {
         run,
+        timeline: shared.machine.timeline(),
         threads: shared.threads.count(),
         stalled: stalled.map(str::to_owned),
         seconds: now.as_secs_f64(),

@@ -31,6 +31,9 @@ pub(crate) struct Setting {
     pub(crate) issue_ns: f64,
     /// Nanoseconds of the instructions of a basic block, without its accesses.
     pub(crate) block_ns: f64,
+    /// The part of the run of which a timeline is kept, in picoseconds.
+    #[serde(default)]
+    pub(crate) timeline: Option<(u64, u64)>,
 }
 
 /// Whether accesses to lines that a CPU has alone take the fast path of

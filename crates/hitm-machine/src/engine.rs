@@ -44,6 +44,7 @@ use crate::race::{Race, Races};
 use crate::random::Random;
 use crate::records::Records;
 use crate::site::shorten;
+use crate::timeline::Timeline;
 
 /// Whether the calling CPU goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +122,8 @@ pub(crate) struct Engine {
     pub(crate) races: Option<Races>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) event_queue: EventQueue,
+    /// What each CPU does when, if that is kept.
+    pub(crate) timeline: Option<Box<Timeline>>,
     /// Who took whose lines.
     pub(crate) exchanges: Exchanges,
     /// The CPU whose code runs.
@@ -200,6 +203,7 @@ impl Engine {
             races: config.check_races.then(|| Races::new(topology.cpus())),
             records: Records::new(Remote::of(&topology)),
             quick: Quick::none(),
+            timeline: None,
             exchanges: Exchanges::new(&topology),
             current: 0,
             ahead: if is_windowed { Ahead::unbounded() } else { Ahead::new() },
@@ -436,6 +440,15 @@ impl Engine {
         let cpu = self.cpu();
         cpu.account[part] += until.clamp(from, to) - clock.clamp(from, to);
         cpu.clock = until;
+        self.note_time(clock, until, part);
+    }
+
+    /// Keeps what the current CPU does from `from` to `until`, if that is kept.
+    #[inline]
+    pub(crate) fn note_time(&mut self, from: u64, until: u64, part: Part) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.spend(self.current, from, until, part);
+        }
     }
 
     /// The current CPU may be taken away here.
@@ -500,10 +513,13 @@ impl Engine {
     }
 
     fn record_miss(&mut self, grant: &Grant) {
+        let wait = grant.at - grant.request.time + grant.request.way;
+        if let Some(timeline) = &mut self.timeline {
+            timeline.waited(grant, Records::toucher(grant.request.access).offset, wait);
+        }
         if grant.at < self.measured.0 || self.is_over(grant.at) || !self.config.count_accesses {
             return;
         }
-        let wait = grant.at - grant.request.time + grant.request.way;
         if self.directory.has_capacity() {
             self.count_served(grant);
         }

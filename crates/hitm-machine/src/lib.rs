@@ -56,6 +56,7 @@ mod results;
 mod simulated;
 mod site;
 mod stack;
+mod timeline;
 mod world;
 
 pub use account::{Account, Part};
@@ -77,6 +78,7 @@ pub use random::Random;
 pub use results::{AccessResult, Invalidation, LineResult, Missed, OperationResult, Place, Results, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
 pub use site::Site;
+pub use timeline::{Doing, LineWait, Slice, Task, Timeline, Wakeup};
 
 /// What the benchmark of the coherence model reaches. Not a surface.
 #[doc(hidden)]

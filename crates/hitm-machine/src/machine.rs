@@ -21,6 +21,7 @@ use crate::faults::FaultCounts;
 use crate::permit::Permit;
 use crate::results::Results;
 use crate::stack::ColouredStack;
+use crate::timeline::Timeline;
 use crate::world::World;
 
 /// A simulated machine. It belongs to one host thread.
@@ -113,6 +114,26 @@ impl Machine {
     #[must_use]
     pub fn with_clock(self, clock: Arc<Clock>) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Keeps what each CPU does when, from `from` to `until`: see [`timeline`](Self::timeline). No
+    /// result changes.
+    pub fn keep_timeline(&self, from: Time, until: Time) {
+        let mut engine = self.world.engine.borrow_mut();
+        let cpus = engine.cpus.len();
+        engine.timeline = Some(Box::new(Timeline::new((from.as_picos(), until.as_picos()), cpus)));
+    }
+
+    /// Returns what each CPU did when, if that was kept, and keeps it no longer.
+    #[must_use]
+    pub fn timeline(&self) -> Option<Timeline> {
+        let mut engine = self.world.engine.borrow_mut();
+        let mut timeline = *engine.timeline.take()?;
+        timeline.finish(|line, byte| {
+            let address = engine.pages.address_of(line).map(|address| (address + byte) as u64);
+            (engine.arena.name(line, byte), address)
+        });
+        Some(timeline)
     }
 
     /// Lets a program run here with its own memory: every address that no placed object has is the

@@ -342,6 +342,24 @@ impl Platform for Simulated {
         on_cpu(|world, _| world.first_touch(start, start + size_of_val(range)));
     }
 
+    fn runs(task: Option<(u32, Option<&str>)>) {
+        on_cpu(|world, cpu| {
+            if let Some(timeline) = &mut world.engine.borrow_mut().timeline {
+                timeline.run(cpu, task);
+            }
+        });
+    }
+
+    fn wakes(task: (u32, Option<&str>)) {
+        on_cpu(|world, cpu| {
+            let mut engine = world.engine.borrow_mut();
+            let now = engine.clock();
+            if let Some(timeline) = &mut engine.timeline {
+                timeline.wake(cpu, now, task);
+            }
+        });
+    }
+
     fn enter(mode: Mode) -> Mode {
         on_cpu(|world, cpu| std::mem::replace(&mut world.engine.borrow_mut().cpus[cpu as usize].mode, mode))
             .unwrap_or(mode)

@@ -158,6 +158,17 @@ pub trait Platform: Memory {
         _ = range;
     }
 
+    /// Says that the CPU runs this task from now on, or none: its number, and what kind it is. A
+    /// simulated machine keeps it for a timeline, if one is asked for. It takes no time.
+    fn runs(task: Option<(u32, Option<&str>)>) {
+        _ = task;
+    }
+
+    /// Says that the CPU wakes this task now, as [`runs`](Self::runs) has it.
+    fn wakes(task: (u32, Option<&str>)) {
+        _ = task;
+    }
+
     /// Books what follows as `mode`; returns what it was booked as before.
     fn enter(mode: Mode) -> Mode;
 

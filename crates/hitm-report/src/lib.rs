@@ -26,6 +26,7 @@ pub mod measured;
 pub mod messaging;
 #[cfg(feature = "parquet")]
 mod parquet;
+pub mod perfetto;
 pub mod plot;
 pub mod probe;
 pub mod published;

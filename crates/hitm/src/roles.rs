@@ -100,6 +100,11 @@ impl Roles {
         self.names.len()
     }
 
+    /// The name of a role.
+    pub(crate) fn name(&self, role: Role) -> &'static str {
+        self.names[role.0]
+    }
+
     pub(crate) fn futex_call(&self, now: Time, role: Role) {
         if self.counts_at(now) {
             self.counters[role.0].futex_calls.fetch_add(1, STATISTIC);

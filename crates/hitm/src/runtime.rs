@@ -260,6 +260,13 @@ impl<P: Platform> Inner<P> {
         }
     }
 
+    /// A task as a timeline has it: its number, and its name or that of its role.
+    pub(crate) fn shown<'a>(&'a self, cell: &'a Cell<P>) -> (u32, Option<&'a str>) {
+        let named = cell.kept.as_ref().and_then(|kept| kept.name()).map(|name| &**name);
+        let role = || Some(self.roles.as_ref()?.name(cell.role?));
+        (cell.id.0, named.or_else(role))
+    }
+
     /// Wakes a task as `wake` does, from a CPU that is in the kernel already.
     pub(crate) fn wake_here(&self, cell: &Cell<P>) {
         let mut hint = WakeHint::None;
@@ -273,6 +280,7 @@ impl<P: Platform> Inner<P> {
         if let Some(metrics) = &self.observe.metrics {
             metrics.woken(self, cell.id);
         }
+        P::wakes(self.shown(cell));
         if self.operations.wake_with(cell.id, hint)
             && let (Some(roles), Some(role)) = (&self.roles, cell.role)
         {

@@ -111,6 +111,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> Sw
     local.set_has_map(cell.tenant.is_some());
     begin_ticks(runtime, local);
     runtime.ask_to_watch(cpu);
+    P::runs(Some(runtime.shown(&cell)));
     let start = runtime.roles.as_ref().map(|_| P::now());
     P::enter(Mode::User);
     let observed = runtime.observe.metrics.as_ref().map(|metrics| metrics.begin::<P>(cpu, cell.id));
@@ -122,6 +123,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> Sw
     if let Some(start) = start {
         count(runtime, cpu, &cell, why, start);
     }
+    P::runs(None);
     end_turn(runtime, cpu, &cell);
     if local.tick() != Time::NEVER {
         // A tick that became due while the task neither computed nor reached a checkpoint.

@@ -30,6 +30,7 @@ use crate::exec::told::Told;
 use crate::failure::Failure;
 use crate::record::{THIS, empty_file, machine_of};
 use crate::terminal::fitted;
+use crate::trace::{self, TraceArgs};
 use crate::{output, print, print_as_it_is};
 
 /// Run a program on a simulated machine, and show its contended lines.
@@ -92,6 +93,8 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "FILE", requires = "sweep")]
     plot: Option<PathBuf>,
     #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
     output: OutputArgs,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
@@ -147,6 +150,8 @@ struct Setting<'a> {
     mm_cid: bool,
     issue_ns: f64,
     block_ns: f64,
+    /// The part of the run of which a timeline is kept, in picoseconds.
+    timeline: Option<(u64, u64)>,
 }
 
 /// The runs of one row: a number of the sweep, a machine, a policy and a mitigation.
@@ -170,11 +175,13 @@ impl Exec {
         let target = output::target("--json", self.output.json.as_deref())?;
         let html = page::target(self.output.html.as_deref())?;
         let csv = output::target("--csv", self.csv.as_deref())?;
+        let trace = self.trace.target()?;
         let plot = output::target("--plot", self.plot.as_deref())?;
         let cases = self.cases()?;
         let seeds = self.machine.seeds(self.seeds);
         let begin = Instant::now();
-        let told = self.told(&cases, &seeds)?;
+        let mut told = self.told(&cases, &seeds)?;
+        let timeline = told[0].timeline.take().map(|timeline| (self.shown(), timeline));
         let mut file = empty_file();
         for case in &cases {
             if file.machines.iter().all(|machine| machine.name != case.topology.name()) {
@@ -193,6 +200,7 @@ impl Exec {
         let written = [
             print(&fitted(&text)),
             target.map_or(Ok(()), |target| target.write(&file.write())),
+            trace::write(trace, timeline),
             page::write(html, || vec![page::shown(Path::new(THIS), &file)]),
             csv.map_or(Ok(()), |target| target.write(&self.csv(&file, &cases))),
             match (plot, &self.plot) {
@@ -317,6 +325,7 @@ impl Exec {
             mm_cid: self.mm_cid,
             issue_ns: self.issue_ns,
             block_ns: self.block_ns,
+            timeline: self.trace.picos().filter(|_| is_first),
         };
         let setting = serde_json::to_string(&setting).map_err(|error| fail(error.to_string()))?;
         let mut command = Command::new(&case.words[0]);

@@ -1,6 +1,7 @@
 //! What a program's run tells (`hitm-exec/src/report.rs` writes it), with names in place of
 //! addresses.
 
+use hitm_machine::Timeline;
 use hitm_report::result::{InvalidatedBy, Line, Run, Site};
 use serde::Deserialize;
 
@@ -17,6 +18,9 @@ pub(crate) struct Told {
     pub(crate) seconds: f64,
     /// From the start of the second thread to the end of the last thread but one.
     pub(crate) measured_seconds: Option<f64>,
+    /// What each CPU did when, where that was asked for.
+    #[serde(default)]
+    pub(crate) timeline: Option<Timeline>,
     /// What the program printed after the words of `--figure`: the caller adds it.
     #[serde(skip)]
     pub(crate) figure: Option<f64>,
@@ -124,6 +128,13 @@ impl Told {
             }
         }
         self.run.lines = lines;
+        let mut timeline = self.timeline.take();
+        for wait in timeline.iter_mut().flat_map(|timeline| &mut timeline.waits) {
+            let Some(address) = wait.address else { continue };
+            let place = self.place(&names, address);
+            wait.field = format!("{}.{}", place.object, place.field).trim_end_matches('.').to_owned();
+        }
+        self.timeline = timeline;
         for (part, share) in std::mem::take(&mut self.run.kernel_parts) {
             *self.run.kernel_parts.entry(part).or_insert(0.0) += share;
         }

@@ -21,6 +21,7 @@ mod loopback;
 mod machines;
 mod one_source;
 mod outputs;
+mod page;
 mod pi_stress;
 mod probes;
 mod quick;
@@ -31,6 +32,7 @@ mod schbench;
 mod sweep;
 #[path = "../../../hitm-topology/tests/it/tool.rs"]
 mod tool;
+mod trace;
 mod uncertainty;
 mod validate;
 mod watch;

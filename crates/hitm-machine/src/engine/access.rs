@@ -362,8 +362,10 @@ impl Engine {
         }
         cpu.clock = done;
         cpu.account[part] += done.min(to) - clock;
+        let operation = cpu.operation;
+        self.note_time(clock, done, part);
         if self.config.count_accesses {
-            self.records.hit(line, touch.site, touch.address(), touch.kind, cpu.operation);
+            self.records.hit(line, touch.site, touch.address(), touch.kind, operation);
         }
     }
 

@@ -12,6 +12,7 @@ mod pages;
 mod program;
 mod quick;
 mod seeds;
+mod shown;
 mod stores;
 mod stream;
 mod threads;

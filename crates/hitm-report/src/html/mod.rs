@@ -16,7 +16,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::columns::short;
-use crate::result::{Line, ReadError, ResultFile};
+use crate::result::{InvalidatedBy, Line, ReadError, ResultFile};
 use crate::sweep::{self, Sweep};
 
 /// What a page shows.
@@ -68,6 +68,10 @@ const SCRIPT: [&str; 12] = [
 /// are hardly ever one.
 const SHARE_SHOWN: f64 = 0.97;
 const INVALIDATORS_SHOWN: usize = 12;
+
+/// The same of a line that has less than this share of a run's waits.
+const INVALIDATORS_OF_COLD: usize = 3;
+const COLD: f64 = 1e-3;
 
 /// Lines of a run that are shown where no script runs.
 const LINES_WITHOUT_SCRIPT: usize = 10;
@@ -133,22 +137,46 @@ fn title(documents: &[(String, Document)]) -> String {
 }
 
 /// Returns a result file with what the page shows of invalidators: those of places, the most
-/// frequent first, until they make [`SHARE_SHOWN`] or are [`INVALIDATORS_SHOWN`].
+/// frequent first, until they make [`SHARE_SHOWN`] or are as many as are shown.
 fn shown(file: &ResultFile) -> ResultFile {
     let mut file = file.clone();
-    for field in file.runs.iter_mut().flat_map(|run| &mut run.lines).flat_map(|line| &mut line.fields) {
-        field.invalidated_by.clear();
-        for site in &mut field.sites {
-            let mut share = 0.0;
-            let most = site.invalidated_by.iter().take(INVALIDATORS_SHOWN).take_while(|by| {
-                let is_shown = share < SHARE_SHOWN;
-                share += by.share;
-                is_shown
-            });
-            site.invalidated_by.truncate(most.count());
+    for run in &mut file.runs {
+        let waited = run.waited();
+        for line in &mut run.lines {
+            let is_cold = line.waited() < COLD * waited;
+            let most = if is_cold { INVALIDATORS_OF_COLD } else { INVALIDATORS_SHOWN };
+            for field in &mut line.fields {
+                field.invalidated_by.clear();
+                field.sites.iter_mut().for_each(|site| keep(&mut site.invalidated_by, most));
+            }
         }
     }
     file
+}
+
+/// Keeps the first invalidators, at most `most`, and no more than make [`SHARE_SHOWN`].
+fn keep(all: &mut Vec<InvalidatedBy>, most: usize) {
+    let mut share = 0.0;
+    let shown = all.iter().take(most).take_while(|by| {
+        let is_shown = share < SHARE_SHOWN;
+        share += by.share;
+        is_shown
+    });
+    all.truncate(shown.count());
+}
+
+/// Removes from a result file what no view shows of places in the source.
+fn strip(file: &mut Value) {
+    fn each<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+        value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+    }
+    let lines = each(file, "runs").flat_map(|run| each(run, "lines"));
+    let sites = lines.flat_map(|line| each(line, "fields")).flat_map(|field| each(field, "sites"));
+    for site in sites.filter_map(Value::as_object_mut) {
+        for key in ["share", "clean", "memory", "hitm_local", "hitm_remote"] {
+            site.remove(key);
+        }
+    }
 }
 
 /// Returns the packed data, as text that may stand in a script element: it has no `<`, and no
@@ -159,7 +187,8 @@ fn data(documents: &[(String, Document)]) -> String {
             Document::Result(file) => ("result", serde_json::to_value(shown(file))),
             Document::Sweep(sweep) => ("sweep", serde_json::to_value(sweep)),
         };
-        let value = value.expect("every key is a string");
+        let mut value = value.expect("every key is a string");
+        strip(&mut value);
         Value::Object([("name".to_owned(), Value::from(name.as_str())), (kind.to_owned(), value)].into_iter().collect())
     };
     let text = pack::pack(&Value::Array(documents.iter().map(file).collect())).to_string();

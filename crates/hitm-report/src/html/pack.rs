@@ -1,7 +1,7 @@
 //! A form of JSON values that is a fraction as long: result files repeat few keys and names.
 //!
 //! An object is an array of the number of its list of keys and of its values. Any other array
-//! begins with -1. A string is the number of a string, in base 36. Numbers have six digits.
+//! begins with -1. A string is the number of a string, in base 36. Numbers that are not whole have five digits.
 
 use std::collections::HashMap;
 
@@ -73,10 +73,10 @@ fn base_36(mut number: usize) -> String {
 /// The largest whole number that every reader of JSON keeps.
 const WHOLE_MAX: f64 = 9e15;
 
-/// Returns a number with six digits; counts stay whole.
+/// Returns a number with five digits; counts stay whole.
 fn shorter(number: &Number) -> Number {
     let Some(value) = number.as_f64().filter(|_| number.is_f64()) else { return number.clone() };
-    let short: f64 = format!("{value:.5e}").parse().expect("it was written as a number");
+    let short: f64 = format!("{value:.4e}").parse().expect("it was written as a number");
     if short.fract() == 0.0 && short.abs() < WHOLE_MAX {
         return Number::from(short as i64);
     }
@@ -93,7 +93,7 @@ mod tests {
         let expect = json!({
             "keys": [["a", "b"]],
             "strings": ["x", "y"],
-            "value": [-1, [0, "0", [-1, 1, 0.123_457]], [0, "0", [-1]], null, true, "1"],
+            "value": [-1, [0, "0", [-1, 1, 0.123_46]], [0, "0", [-1]], null, true, "1"],
         });
         assert_eq!(pack(&value), expect);
         assert_eq!((base_36(35), base_36(36), base_36(1_296)), ("z".to_owned(), "10".to_owned(), "100".to_owned()));
@@ -103,6 +103,6 @@ mod tests {
     fn whole_numbers_stay_whole() {
         assert_eq!(shorter(&Number::from_f64(3.0).unwrap()).to_string(), "3");
         assert_eq!(shorter(&Number::from(u64::MAX)).to_string(), u64::MAX.to_string());
-        assert_eq!(shorter(&Number::from_f64(1.234_567_8e-9).unwrap()).to_string(), "1.23457e-9");
+        assert_eq!(shorter(&Number::from_f64(1.234_567_8e-9).unwrap()).to_string(), "1.2346e-9");
     }
 }

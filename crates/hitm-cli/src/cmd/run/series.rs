@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::{Arbitration, Capacity, Costs};
+use hitm_machine::{Arbitration, Capacity, Costs, Timeline};
 use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
@@ -25,6 +25,7 @@ use crate::progress::Progress;
 use crate::record::{self, LINES_KEPT, empty_file, functions, machine_of, pairs_per_unit, per_unit, share_of_busy};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
+use crate::trace::{self, TraceArgs};
 use crate::workload::{Chosen, Command, Ended, Fit, Program, Setting, Workload};
 use crate::{native, output};
 
@@ -45,7 +46,7 @@ pub(crate) struct SeriesArgs {
     ///
     /// A line names each mitigation whose figure in the second half of the stretch differs from
     /// that in the first by more than chance: its warm-up was too short.
-    #[arg(long, conflicts_with_all = ["max_seeds", "roles", "lines", "layout", "json", "html"])]
+    #[arg(long, conflicts_with_all = ["max_seeds", "roles", "lines", "layout", "json", "html", "trace"])]
     quick: bool,
     /// Add random seeds until the interval of `relative` is below one point, up to this number
     /// [default: as --seeds].
@@ -56,6 +57,8 @@ pub(crate) struct SeriesArgs {
     /// Print what the tasks of each role did, and wakeups by roles.
     #[arg(long)]
     roles: bool,
+    #[command(flatten)]
+    trace: TraceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -101,11 +104,14 @@ pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Resul
         return uncertain::run(&series.uncertain, &series.cases, program, &setting, mitigations, &machines, target);
     }
     let html = page::target(series.output.html.as_deref())?;
+    let trace_to = series.trace.target()?;
+    let mut timeline = None;
     let file = match series.host {
-        HostArg::Simulated => series.simulate(program, &setting, &mitigations, &machines, &arbitrations),
+        HostArg::Simulated => series.simulate(program, &setting, &mitigations, &machines, &arbitrations, &mut timeline),
         HostArg::Native => native::run(&series.native_cases(program, &setting, &mitigations, &topologies)),
     };
-    record::report(file, target, html, |file| series.report(program, file))
+    let traced = trace::write(trace_to, timeline);
+    record::report(file, target, html, |file| series.report(program, file)).and(traced)
 }
 
 /// The only simulated run of a command line.
@@ -236,6 +242,7 @@ impl SeriesArgs {
         mitigations: &[Mitigation],
         machines: &[(Arc<Topology>, Costs)],
         arbitrations: &[Arbitration],
+        timeline: &mut Option<(String, Timeline)>,
     ) -> ResultFile {
         let threads = self.cases.threads();
         let loads = program.workloads(&machines[0].0, setting).len();
@@ -248,7 +255,7 @@ impl SeriesArgs {
             file.machines.push(machine_of(HostArg::Simulated, &machine.0, &machine.1));
             for &arbitration in arbitrations {
                 let workload = program.workloads(&machine.0, setting).swap_remove(0);
-                let roles = self.roles || workload.counts_operations();
+                let roles = self.roles || self.trace.is_wanted() || workload.counts_operations();
                 let case = Case {
                     roles,
                     capacity: self.capacity(program, machine).expect("it was checked before"),
@@ -278,7 +285,15 @@ impl SeriesArgs {
                     let (beside, baseline) = (workload.beside(), Mitigation::baseline());
                     let beside = beside.iter().map(|beside| (beside, &baseline));
                     let cases = beside.chain(mitigations.iter().map(|mitigation| (&workload, mitigation))).map(of);
-                    let group = self.run_group(program, cases.collect(), threads, &progress, &mut file.failures);
+                    let mut cases: Vec<Case> = cases.collect();
+                    // One run is enough for a timeline: the first.
+                    let is_first = file.runs.is_empty();
+                    cases[0].timeline = self.trace.window(&*workload).filter(|_| is_first);
+                    let mut group = self.run_group(program, cases, threads, &progress, &mut file.failures);
+                    let kept = group.outcomes[0].as_mut().and_then(|outcome| outcome.timeline.take());
+                    if let Some(kept) = kept {
+                        *timeline = Some((group.cases[0].name(), kept));
+                    }
                     file.runs.extend(self.runs_of(&group));
                 }
             }
@@ -296,6 +311,7 @@ impl SeriesArgs {
                 ("--quick", self.quick),
                 ("--uncertainty", self.uncertain.is_asked()),
                 ("--max-seeds", self.max_seeds.is_some()),
+                ("--trace", self.trace.is_wanted()),
                 ("--jobs", self.cases.jobs.is_some()),
             ],
         )?;
@@ -348,6 +364,7 @@ impl SeriesArgs {
                 progress.expect_more(group.cases.len() * (to - from) as usize);
             }
             let with_seed = |case: &Case, seed: u64| Case {
+                timeline: case.timeline.filter(|_| seed == 0),
                 workload: case.workload.with_seed(self.cases.seed() + seed),
                 ..case.clone()
             };

@@ -52,8 +52,10 @@ function curves(title, xLabel, yLabel, series) {
   for (const { one, number, at } of ends) {
     const color = 'series c' + number % 6 + (one.apart ? ' apart' : '');
     const own = one.points.filter((point) => point.x > 0 && Number.isFinite(point.y));
-    const line = own.map((point, index) => (index ? 'L' : 'M') + x(point.x).toFixed(1) + ' ' + y(point.y).toFixed(1)).join('');
-    const marks = own.map((point) => svg('g', null,
+    // Bars of several curves at one place stand beside each other.
+    const beside = (number - (series.length - 1) / 2) * 5;
+    const line = own.map((point, index) => (index ? 'L' : 'M') + (x(point.x) + beside).toFixed(1) + ' ' + y(point.y).toFixed(1)).join('');
+    const marks = own.map((point) => svg('g', { transform: 'translate(' + beside + ' 0)' },
       svg('title', null, one.name + ', ' + point.x + ' ' + xLabel + ': ' + short(point.y) + (point.interval ? ' ±' + short(point.interval) : '')),
       point.interval ? svg('line', { x1: x(point.x), x2: x(point.x), y1: y(point.y - point.interval), y2: y(point.y + point.interval), class: 'interval' }) : null,
       MARKS[number % MARKS.length](x(point.x), y(point.y))));
