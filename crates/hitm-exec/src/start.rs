@@ -244,6 +244,13 @@ extern "C" fn run(arguments: *mut c_void) -> *mut c_void {
     park()
 }
 
+/// Keeps what each CPU does when, if that was asked for.
+fn keep_timeline(machine: &Machine, setting: &Setting) {
+    if let Some((from, until)) = setting.timeline {
+        machine.keep_timeline(Time::from_picos(from), Time::from_picos(until));
+    }
+}
+
 fn make(setting: &Setting) -> &'static Machine {
     let whole = match hitm_topology::parse(&setting.machine) {
         Ok(whole) => whole,
@@ -281,9 +288,7 @@ fn make(setting: &Setting) -> &'static Machine {
     let pace = PaceCosts::new(setting, &costs);
     let machine: &'static Machine = Box::leak(Box::new(Machine::new(topology.clone(), costs, config)));
     quick::use_permit(machine.open_to_program(Span::from_nanos_f64(setting.issue_ns)), pace.block());
-    if let Some((from, until)) = setting.timeline {
-        machine.keep_timeline(Time::from_picos(from), Time::from_picos(until));
-    }
+    keep_timeline(machine, setting);
     // Every CPU of the machine may have an arena of the allocator, as on such a machine.
     // SAFETY: it sets a parameter of the allocator.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 8 * topology.cpus() as c_int) };

@@ -1,10 +1,10 @@
 //! A [`Timeline`] as a trace that Perfetto opens: packets of its protocol-buffer schema
 //! (`perfetto/trace/trace_packet.proto` and `track_event/track_event.proto`).
 //!
-//! Each CPU is a track with the tasks that it runs, the kernel and idle time; kernel time for a task
-//! lies within the task's slice. A second track has its waits for lines, by field. A wakeup is a
-//! flow from where it happened to the next slice of the task. Perfetto's times are nanoseconds and
-//! ours are finer, so each slice also has its picoseconds.
+//! Each CPU is a track with the tasks that it runs, the kernel and idle time; kernel time for a
+//! task lies within the task's slice. A second track has its waits for lines, by field. A wakeup
+//! is a flow from where it happened to the next slice of the task. Perfetto's times are nanoseconds
+//! and ours are finer, so each slice also has its picoseconds.
 //!
 //! The schema has hundreds of messages and a trace needs six, of three kinds of fields. Those are
 //! written here: a crate of protocol buffers would bring a compiler of schemas or its macros.

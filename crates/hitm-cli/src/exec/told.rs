@@ -131,7 +131,7 @@ impl Told {
         let mut timeline = self.timeline.take();
         for wait in timeline.iter_mut().flat_map(|timeline| &mut timeline.waits) {
             let Some(address) = wait.address else { continue };
-            let place = self.place(&names, address);
+            let place = self.place(known, address);
             wait.field = format!("{}.{}", place.object, place.field).trim_end_matches('.').to_owned();
         }
         self.timeline = timeline;

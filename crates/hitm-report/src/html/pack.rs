@@ -1,7 +1,8 @@
 //! A form of JSON values that is a fraction as long: result files repeat few keys and names.
 //!
 //! An object is an array of the number of its list of keys and of its values. Any other array
-//! begins with -1. A string is the number of a string, in base 36. Numbers that are not whole have five digits.
+//! begins with -1. A string is the number of a string, in base 36. Numbers that are not whole have
+//! five digits.
 
 use std::collections::HashMap;
 
