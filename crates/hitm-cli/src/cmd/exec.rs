@@ -71,8 +71,8 @@ pub(crate) struct Exec {
     /// Nanoseconds of the instructions of a basic block, its accesses not counted.
     #[arg(long, value_name = "NS", default_value_t = 0.3, value_parser = factor, allow_negative_numbers = true)]
     block_ns: f64,
-    /// Take the number that the program prints after these words for its result, in place of the
-    /// time: the last such number of its stdout, or of its stderr if stdout has none.
+    /// Take the last number that the program prints after these words, on stdout or else on stderr,
+    /// in place of the time.
     #[arg(long, value_name = "WORDS")]
     figure: Option<String>,
     /// A higher figure is a better one: `hitm compare` wants to know.
