@@ -13,10 +13,10 @@
 //! there already, go to (4), else the CPU notes that it keeps one. A switch or a checkpoint: (3) if
 //! tasks wait behind the one that runs, go on with (4). To spare: (4) if the first waiting task may
 //! run everywhere and is advertised, the tasks behind it are advertised too: no CPU is less urgent
-//! than that task, or one is about to take it. (5) If a CPU idles, the waiting tasks are advertised
-//! and the CPU is called. (6) Otherwise the tasks are pushed to CPUs that run something less
-//! urgent, as after any wakeup. A CPU that finds nothing to run takes half of the tasks of another
-//! queue.
+//! than that task, or one is about to take it. (5) If a CPU idles and only idle CPUs are less
+//! urgent, the waiting tasks are advertised and the CPU is called. (6) Otherwise the tasks are
+//! pushed to CPUs that run something less urgent, as after any wakeup. A CPU that finds nothing to
+//! run takes half of the tasks of another queue.
 //!
 //! **Invariants.** (1) A real-time task that waits is advertised after the next switch or
 //! checkpoint of its CPU. So a CPU idles beside it for a poll at most. (2) The order of tasks is
@@ -35,6 +35,7 @@ use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
+use crate::scheduler::urgent::ORDINARY;
 use crate::scheduler::wake::WakeFlags;
 use crate::shipped::searchers::Call;
 
@@ -106,7 +107,10 @@ impl<P: Platform> Scheduler<P> {
             own.tell_rest(&self.state, rq);
             return None;
         }
-        if everywhere && searchers.any_idle() {
+        // Only where no CPU can run anything less urgent but nothing is a search for an idle CPU
+        // enough: a searcher leaves the other CPUs alone.
+        let is_least = self.state.tasks.get(first).prio() == ORDINARY && !self.fair.is_used();
+        if everywhere && is_least && searchers.any_idle() {
             own.announce(&self.state, rq, None);
             match searchers.call(|| self.state.near(rq.cpu)) {
                 Call::Cpu(cpu) => return Some(cpu),

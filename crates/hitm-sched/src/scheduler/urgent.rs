@@ -10,7 +10,7 @@ use crate::scheduler::Scheduler;
 use crate::shipped::urgent::Named;
 
 /// Tasks of this priority are not urgent: the least urgent real-time one, which is the default.
-const ORDINARY: Prio = Prio::from_rt_priority(1);
+pub(super) const ORDINARY: Prio = Prio::from_rt_priority(1);
 
 impl<P: Platform> Scheduler<P> {
     /// `id` was woken onto `rq`. If the CPU must leave something else first, other CPUs may take
