@@ -13,7 +13,7 @@ use hitm_workloads::meter::Window;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, span, span_above_zero};
 use crate::campaign;
 use crate::failure::Failure;
-use crate::simulate::Case;
+use crate::simulate::{Arrangements, Case};
 use crate::workload::{Setting, Stretch, Workload};
 
 /// Machines, policies, mitigations, seeds and times.
@@ -42,6 +42,9 @@ pub(crate) struct CaseArgs {
     /// Host threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), allow_negative_numbers = true)]
     pub(crate) jobs: Option<u64>,
+    /// See [`Config::arrangements`](hitm_machine::Config::arrangements).
+    #[arg(skip)]
+    pub(crate) arrangements: Arrangements,
     /// Accesses without progress after which the machine reports a livelock: for tests.
     #[arg(long, value_name = "N", hide = true)]
     livelock_after: Option<u64>,
@@ -140,6 +143,7 @@ impl CaseArgs {
             mitigation,
             workload,
             capacity: None,
+            arrangements: self.arrangements.clone(),
             roles: false,
             timeline: None,
             livelock_after: self.livelock_after,

@@ -1,11 +1,13 @@
 //! One simulated run: a machine, a scheduler, the runtime and the workload, on one host thread.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{
-    Account, Arbitration, Capacity, Clock, Config, Costs, Engine, Machine, Results, Simulated, Stalled, Timeline,
+    Account, Arbitration, Arrangement, Capacity, Clock, Config, Costs, Engine, Machine, Results, Simulated, Stalled,
+    Timeline,
 };
 use hitm_memory::{Span, Time};
 use hitm_report::relative::is_baseline;
@@ -31,12 +33,17 @@ pub(crate) struct Case {
     pub(crate) workload: Arc<dyn Workload>,
     /// See [`Config::capacity`].
     pub(crate) capacity: Option<Capacity>,
+    /// See [`Config::arrangements`].
+    pub(crate) arrangements: Arrangements,
     pub(crate) roles: bool,
     /// The part of the run of which a timeline is kept.
     pub(crate) timeline: Option<(Time, Time)>,
     /// See [`Config::livelock_after`].
     pub(crate) livelock_after: Option<u64>,
 }
+
+/// Layouts that are tried, by object.
+pub(crate) type Arrangements = BTreeMap<String, Arc<Arrangement>>;
 
 /// Wakeups by the roles of waker and wakee.
 pub(crate) type Wakes = Vec<(Option<&'static str>, &'static str, u64)>;
@@ -159,6 +166,7 @@ impl Case {
             engine: self.engine,
             coherence: self.coherence.model(),
             capacity: self.capacity,
+            arrangements: self.arrangements.clone(),
             measure_from,
             measure_until,
             livelock_after: self.livelock_after.unwrap_or(usual.livelock_after),

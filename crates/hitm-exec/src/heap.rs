@@ -167,7 +167,9 @@ fn note(address: usize, size: usize, pc: usize, frame: usize) {
         on_host(|| {
             drop(enter(thread));
             program::execute(COST);
-            shared().heap.add(address, size, callers(pc, frame, thread.stack.get()), Simulated::now());
+            let pcs = callers(pc, frame, thread.stack.get());
+            shared().heap.add(address, size, pcs, Simulated::now());
+            shared().layouts.begin(address, size, &pcs);
         });
     }
 }
@@ -231,6 +233,7 @@ fn give_back(block: *mut u8) {
             drop(enter(thread));
             program::fence();
             shared().heap.end(block.addr(), Simulated::now());
+            shared().layouts.end(block.addr());
         });
     }
 }

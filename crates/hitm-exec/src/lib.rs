@@ -42,6 +42,7 @@
 static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 
 mod access;
+mod arranged;
 mod assembly;
 mod atomic;
 mod c11;

@@ -40,6 +40,8 @@ struct Told {
     modules: Vec<Module>,
     /// The blocks of the heap that have one of the lines.
     heap: Vec<Block>,
+    /// Memory that lies elsewhere for the model: where it lies, its bytes, and where it is.
+    moved: Vec<(usize, usize, usize)>,
     /// What the program has named itself.
     named: Vec<Named>,
     /// By thread: the top of its stack, and the base of its thread-local storage.
@@ -115,6 +117,7 @@ pub(crate) fn write(stalled: Option<&str>) {
     for line in &run.lines {
         let address = line.address.0.unwrap_or(0) as usize;
         for byte in (address..address + hitm_memory::LINE).step_by(8) {
+            let Some(byte) = shared.machine.enter(|| program::host_of(byte)) else { continue };
             heap.extend(shared.heap.find(byte, now).map(|block| (block.number, block)));
         }
     }
@@ -129,6 +132,7 @@ pub(crate) fn write(stalled: Option<&str>) {
         blocks,
         modules: modules(),
         heap: heap.into_values().collect(),
+        moved: shared.machine.enter(program::moved),
         named: shared.named.take(),
         threads_at,
         frames: shared.frames.take(),

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::arranged::Arranged;
+
 /// The variable of the environment with the setting, as JSON. A program that is started without it
 /// runs natively.
 const VARIABLE: &str = "HITM_EXEC";
@@ -27,6 +29,9 @@ pub(crate) struct Setting {
     pub(crate) sleep_scale: f64,
     /// Whether the scheduler hands out concurrency ids to the program's threads.
     pub(crate) mm_cid: bool,
+    /// Layouts that are tried.
+    #[serde(default)]
+    pub(crate) arranged: Vec<Arranged>,
     /// Nanoseconds of a load or store that finds its line.
     pub(crate) issue_ns: f64,
     /// Nanoseconds of the instructions of a basic block, without its accesses.

@@ -12,6 +12,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::access::enter_call;
+use crate::arranged::Layouts;
 use crate::files::Files;
 use crate::frames::Frames;
 use crate::futex::Futexes;
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) futexes: Futexes,
     pub(crate) pi_futexes: PiFutexes,
     pub(crate) heap: Heap,
+    pub(crate) layouts: Layouts,
     /// What the program has named.
     pub(crate) named: RefCell<Vec<report::Named>>,
     pub(crate) frames: Frames,
@@ -251,6 +253,14 @@ fn keep_timeline(machine: &Machine, setting: &Setting) {
     }
 }
 
+/// The layouts that are tried.
+fn layouts(setting: &Setting, machine: &Machine) -> Layouts {
+    match machine.enter(|| Layouts::new(&setting.arranged)) {
+        Ok(layouts) => layouts,
+        Err(error) => refuse(&format!("a layout to try: {error}")),
+    }
+}
+
 fn make(setting: &Setting) -> &'static Machine {
     let whole = match hitm_topology::parse(&setting.machine) {
         Ok(whole) => whole,
@@ -303,6 +313,7 @@ fn make(setting: &Setting) -> &'static Machine {
         futexes: machine.enter(|| Futexes::new(&topology)),
         pi_futexes: PiFutexes::default(),
         heap: Heap::default(),
+        layouts: layouts(setting, machine),
         named: RefCell::default(),
         frames: Frames::default(),
         keys: Keys::default(),

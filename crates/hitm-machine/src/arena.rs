@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hitm_memory::{Field, LINE, Placement};
 
+use crate::moved::Arrangement;
+
 /// The host's page: the range's alignment, which the allocator would otherwise have to clear by
 /// hand.
 const PAGE: usize = 4_096;
@@ -27,6 +29,19 @@ pub(crate) struct Object {
     pub(crate) first_line: u32,
     /// Its fields, by offset from its first byte.
     pub(crate) fields: Arc<[Field]>,
+    /// Where its bytes lie, if not where they are.
+    pub(crate) arrangement: Option<Arc<Arrangement>>,
+}
+
+impl Object {
+    /// The field at `place` of the object's lines.
+    pub(crate) fn field_at(&self, place: usize) -> Option<String> {
+        let offset = match &self.arrangement {
+            Some(arrangement) => arrangement.from(place)?,
+            None => place,
+        };
+        hitm_memory::resolve(&self.fields, offset)
+    }
 }
 
 /// Where an arena's lines lie.
@@ -129,12 +144,17 @@ impl Arena {
         self.extent.line_of(address)
     }
 
-    /// Takes whole lines for an object. Returns its memory, its first line, and how many lines the
-    /// arena has now.
+    /// Takes whole lines for an object, whose bytes may be arranged in another way. Returns its
+    /// memory, its first line, and how many lines the arena has now.
     ///
     /// # Panics
     /// When the arena is full.
-    pub(crate) fn allocate(self: &Arc<Self>, layout: Layout, placement: &Placement<'_>) -> (NonNull<u8>, u32, u32) {
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        layout: Layout,
+        placement: &Placement<'_>,
+        arrangement: Option<Arc<Arrangement>>,
+    ) -> (NonNull<u8>, u32, u32) {
         let lines = layout.size().div_ceil(LINE) as u32;
         assert!(layout.align() <= PAGE, "an object of {} wants an alignment beyond a page", placement.object);
         let mut inner = self.inner();
@@ -149,7 +169,7 @@ impl Arena {
         let room = self.extent.bytes;
         assert!(end * LINE <= room, "the simulated machine's memory is full: {room} bytes");
         let (name, fields) = inner.share(placement.object, &(placement.fields)());
-        let made = Object { name, index: placement.index, first_line, fields };
+        let made = Object { name, index: placement.index, first_line, fields, arrangement };
         inner.object_of.resize(end, u32::MAX);
         if reused.is_some() {
             // Freed places keep their sizes: the object that stood here stood on the same lines,
@@ -179,7 +199,7 @@ impl Arena {
         inner.used_lines += lines;
         let object = inner.objects.len() as u32;
         let (name, fields) = inner.share(name, &[]);
-        inner.objects.push(Object { name, index: None, first_line, fields });
+        inner.objects.push(Object { name, index: None, first_line, fields, arrangement: None });
         let end = inner.used_lines as usize;
         inner.object_of.resize(end, object);
         (first_line, inner.used_lines)
@@ -199,7 +219,7 @@ impl Arena {
             return format!("line {line}+{offset}");
         };
         let within = (line - object.first_line) as usize * LINE + offset;
-        let field = hitm_memory::resolve(&object.fields, within).unwrap_or_else(|| format!("+{within}"));
+        let field = object.field_at(within).unwrap_or_else(|| format!("+{within}"));
         match object.index {
             Some(index) => format!("{}[{index}].{field}", object.name),
             None => format!("{}.{field}", object.name),
@@ -250,15 +270,15 @@ mod tests {
     fn objects_have_lines_and_names() {
         let arena = Arena::new(1 << 20);
         let layout = Layout::from_size_align(100, 8).expect("a layout");
-        let (first, first_line, _) = arena.allocate(layout, &placement("a"));
-        let (second, second_line, used) = arena.allocate(layout, &placement("b"));
+        let (first, first_line, _) = arena.allocate(layout, &placement("a"), None);
+        let (second, second_line, used) = arena.allocate(layout, &placement("b"), None);
         assert_eq!((first_line, second_line, used), (0, 2, 4));
         assert_eq!(arena.line_of(second.addr().get() + 99), Some(3));
         assert_eq!(arena.line_of(first.addr().get().wrapping_sub(1)), None);
         assert_eq!(arena.name(2, 12), "b[4].word");
         assert_eq!(arena.name(3, 0), "b[4].+64");
         deallocate(first, layout);
-        assert_eq!(arena.allocate(layout, &placement("c")).1, 0, "freed lines are used again");
+        assert_eq!(arena.allocate(layout, &placement("c"), None).1, 0, "freed lines are used again");
         deallocate(second, layout);
         deallocate(first, layout);
     }

@@ -194,7 +194,7 @@ impl<'a> Names<'a> {
         let line = self.line;
         let object = &self.objects[self.object_of[line as usize] as usize];
         let within = (line - object.first_line) as usize * hitm_memory::LINE + usize::from(offset);
-        let field = hitm_memory::resolve(&object.fields, within).unwrap_or_else(|| format!("+{within}"));
+        let field = object.field_at(within).unwrap_or_else(|| format!("+{within}"));
         let field = self.once(&field);
         self.fields[usize::from(offset)] = Some(field.clone());
         field

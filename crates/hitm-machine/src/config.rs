@@ -1,10 +1,14 @@
 //! The setting of a machine, beside its topology and its costs.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use hitm_memory::Span;
 
 use crate::coherence::Arbitration;
 use crate::costs::Capacity;
 use crate::faults::Faults;
+use crate::moved::Arrangement;
 
 /// The objects that take part in the coherence model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +62,9 @@ pub struct Config {
     /// Path costs vary evenly within this fraction. Without it, hundreds of equal tasks run in
     /// lock-step.
     pub jitter: f64,
+    /// Objects whose bytes lie elsewhere for the model, by name: layouts that are tried. No
+    /// object of a name is smaller than its arrangement; bytes behind it stay where they are.
+    pub arrangements: BTreeMap<String, Arc<Arrangement>>,
     /// The faults that are injected.
     pub faults: Option<Faults>,
     /// CPUs start within this time of each other.
@@ -95,6 +102,7 @@ impl Default for Config {
             // A tenth: in the sources, the times of switches and system calls on one machine vary
             // by more.
             jitter: 0.1,
+            arrangements: BTreeMap::new(),
             faults: None,
             start_spread: Span::from_micros(20),
             measure_from: Span::ZERO,

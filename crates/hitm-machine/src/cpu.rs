@@ -291,6 +291,20 @@ impl LineBytes {
         Self(unsafe { start.cast().read() })
     }
 
+    /// The bytes at the addresses that `host_of` gives for each place in the line, if it does.
+    ///
+    /// # Safety
+    /// Live memory stands at each of them, and no CPU writes it meanwhile.
+    pub(crate) unsafe fn gather(mut host_of: impl FnMut(usize) -> Option<usize>) -> Self {
+        let mut line = Self::UNKNOWN;
+        for (index, byte) in line.0.iter_mut().enumerate() {
+            let Some(address) = host_of(index) else { continue };
+            // SAFETY: the caller's duty; a byte of any content may be copied as `MaybeUninit`.
+            *byte = unsafe { std::ptr::with_exposed_provenance::<MaybeUninit<u8>>(address).read() };
+        }
+        line
+    }
+
     /// The word of `size` bytes at `offset`.
     ///
     /// # Safety

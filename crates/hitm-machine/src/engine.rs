@@ -39,6 +39,7 @@ use crate::cpu::{Cpu, LoadWindow, Waits};
 use crate::event_queue::{Event, EventQueue, NEVER, Turn, TurnKey};
 use crate::exchanges::Exchanges;
 use crate::faults::{FaultState, Preempted};
+use crate::moved::Moved;
 use crate::pages::{LINES_PER_PAGE, Pages};
 use crate::race::{Race, Races};
 use crate::random::Random;
@@ -115,6 +116,8 @@ pub(crate) struct Engine {
     quick_extent: Extent,
     /// The lines of a program that brings its own memory.
     pub(crate) pages: Pages,
+    /// Objects whose bytes lie elsewhere.
+    pub(crate) moved: Moved,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
     /// The fast path of a program.
@@ -232,6 +235,7 @@ impl Engine {
             extent: arena.extent(),
             quick_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
             pages: Pages::default(),
+            moved: Moved::default(),
             arena,
             cpus,
             event_queue,
@@ -243,12 +247,14 @@ impl Engine {
     /// program lies.
     #[inline]
     fn line_of(&mut self, address: usize) -> Option<u32> {
+        let address = self.moved.at(address, self.current);
         self.extent.line_of(address).or_else(|| self.pages.line_of(address))
     }
 
     /// The same, and none where [`find`](Self::find) is not asked.
     #[inline]
     fn quick_line_of(&mut self, address: usize) -> Option<u32> {
+        let address = self.moved.at(address, self.current);
         self.quick_extent.line_of(address).or_else(|| self.quick_line_in_page(address))
     }
 
@@ -262,7 +268,7 @@ impl Engine {
     /// page gets lines, at home on this CPU's package.
     pub(crate) fn adopt_page(&mut self, address: usize) {
         let (first, used) = self.arena.adopt("program", LINES_PER_PAGE);
-        self.pages.adopt(address, first);
+        self.pages.adopt(self.moved.at(address, self.current), first);
         let latencies = self.directory.latencies();
         let home = latencies.package_of(latencies.domain_of(latencies.core_of(self.current)));
         self.directory.grow(used as usize, home as u16);
@@ -306,8 +312,9 @@ impl Engine {
     /// The memory in `start..end` is freed: stores to it that have not taken effect never will.
     pub(crate) fn forget_stores(&mut self, start: usize, end: usize) {
         let mut lines = start / LINE..end.div_ceil(LINE);
+        let has_moved = self.moved.has_any(start, end);
         let mut quiet = |line: usize| self.line_of(line * LINE).is_none_or(|line| !self.directory.is_asked_for(line));
-        if lines.all(&mut quiet) {
+        if !has_moved && lines.all(&mut quiet) {
             return;
         }
         let directory = &mut self.directory;

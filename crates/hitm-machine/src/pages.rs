@@ -6,7 +6,7 @@
 //! simulated order, so where the host put a page reaches no result.
 
 use hitm_memory::LINE;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Bytes of a page, of the host and of this table.
 pub(crate) const PAGE: usize = 4_096;
@@ -29,6 +29,8 @@ pub(crate) struct Pages {
     cache: Box<[(usize, u32)]>,
     /// The first line of each page.
     first_of: FxHashMap<usize, u32>,
+    /// Pages that are not kept in the cache: some of their bytes lie elsewhere.
+    closed: FxHashSet<usize>,
     /// The pages in the order of their lines: first line and page.
     adopted: Vec<(u32, usize)>,
 }
@@ -44,7 +46,9 @@ impl Pages {
             return Some(entry.1 + within);
         }
         let first = *self.first_of.get(&page)?;
-        *entry = (page, first);
+        if self.closed.is_empty() || !self.closed.contains(&page) {
+            *entry = (page, first);
+        }
         Some(first + within)
     }
 
@@ -54,6 +58,16 @@ impl Pages {
         let page = address / PAGE;
         let (known, first) = *self.cache.get(page % CACHE)?;
         (known == page).then(|| first + (address % PAGE / LINE) as u32)
+    }
+
+    /// Keeps the pages of `start..end` out of the cache, and so off the fast path.
+    pub(crate) fn close(&mut self, start: usize, end: usize) {
+        for page in start / PAGE..end.div_ceil(PAGE) {
+            self.closed.insert(page);
+            if let Some(entry) = self.cache.get_mut(page % CACHE).filter(|entry| entry.0 == page) {
+                *entry = (usize::MAX, 0);
+            }
+        }
     }
 
     /// Gives the page of `address` the 64 lines from `first` on.

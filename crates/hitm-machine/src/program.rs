@@ -2,22 +2,24 @@
 //!
 //! Code that is generic over [`Memory`](hitm_memory::Memory) has words that report each access. A
 //! program that was compiled as it is has ordinary memory, and calls that its compiler put before
-//! each access. These functions are what the calls do. All of them act for the CPU whose code runs,
-//! and panic outside a machine's CPU.
+//! each access. These functions are what the calls do. All of them act for the CPU whose code
+//! runs, and panic outside a machine's CPU.
 //!
 //! A page of the program gets its lines at its first touch: see [`Machine::open_to_program`].
 //!
 //! [`Machine::open_to_program`]: crate::Machine::open_to_program
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use hitm_memory::LINE;
 
 use crate::coherence::Kind;
 use crate::cpu::ValueIs;
 use crate::engine::{Issue, Touch};
+use crate::moved::Arrangement;
 use crate::site::Site;
-use crate::world::{World, on_cpu};
+use crate::world::{World, on_cpu, with_world};
 
 /// The value of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +95,14 @@ pub fn store(address: usize, size: usize, value: Stored, site: Site) -> bool {
     access(&touch(address, size, Kind::Store, value, site)) == Issue::Buffered
 }
 
-/// The value of the last store, which was made with [`Stored::Later`] and which the machine keeps.
+/// The value of the last store, which was made with [`Stored::Later`] and which the machine
+/// keeps.
 pub fn value_came(bits: u128) {
     on_cpu(|world, cpu| world.engine.borrow_mut().cpus[cpu as usize].stores.value_came(bits)).expect(NO_CPU);
 }
 
-/// A read-modify-write of `size` bytes of one line. Returns when it takes effect: the program reads
-/// and writes before anything else happens on the machine.
+/// A read-modify-write of `size` bytes of one line. Returns when it takes effect: the program
+/// reads and writes before anything else happens on the machine.
 #[inline]
 pub fn read_modify_write(address: usize, size: usize, site: Site) {
     let _now = access(&touch(address, size, Kind::Rmw, NO_VALUE, site));
@@ -110,8 +113,9 @@ pub fn fence() {
     with_cpu(World::serialize);
 }
 
-/// Waits until the line of one of these words is written: the CPU has looked at them one after the
-/// other, and goes round until one of them changes. Returns at once if one has changed meanwhile.
+/// Waits until the line of one of these words is written: the CPU has looked at them one after
+/// the other, and goes round until one of them changes. Returns at once if one has changed
+/// meanwhile.
 pub fn spin(seen: &[Seen]) {
     let touch_of = |seen: &Seen| touch(seen.address, seen.size, Kind::Load, (seen.bits, ValueIs::Held), seen.site);
     let looked: Vec<Touch> = seen.iter().map(touch_of).collect();
@@ -133,7 +137,36 @@ pub fn holds_stores(start: usize, end: usize) -> bool {
 
 /// The memory in `start..end` is given back: stores to it that have not taken effect never will.
 pub fn forget(start: usize, end: usize) {
-    with_cpu(|world| world.engine.borrow_mut().forget_stores(start, end));
+    with_cpu(|world| {
+        let mut engine = world.engine.borrow_mut();
+        engine.forget_stores(start, end);
+        engine.moved.remove(start, end);
+    });
+}
+
+/// From now on the bytes of the block at `address` lie as `arrangement` says: see
+/// [`Config::arrangements`](crate::Config::arrangements). A block whose bytes move starts a line.
+/// To be called before the program touches it.
+pub fn arrange(address: usize, arrangement: &Arc<Arrangement>) {
+    with_world(|world| {
+        let mut engine = world.engine.borrow_mut();
+        engine.pages.close(address, address + arrangement.size());
+        engine.moved.add_block(address, arrangement.clone());
+    });
+}
+
+/// Memory of the program that lies elsewhere in the model: where it lies, its bytes, and where it
+/// is.
+#[must_use]
+pub fn moved() -> Vec<(usize, usize, usize)> {
+    with_world(|world| world.engine.borrow().moved.pieces()).unwrap_or_default()
+}
+
+/// Where a byte of a program that lies at `place` in the model is in its memory; `None` for
+/// padding.
+#[must_use]
+pub fn host_of(place: usize) -> Option<usize> {
+    with_world(|world| world.engine.borrow().moved.host_of(place)).flatten()
 }
 
 /// The number of the CPU whose code runs; none outside.

@@ -5,10 +5,12 @@ use std::alloc::Layout;
 use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{
-    AtomicWord, Interrupts, Memory, Mode, Operation, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word,
+    AtomicWord, Interrupts, LINE, Memory, Mode, Operation, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time,
+    Word,
 };
 use hitm_topology::CpuId;
 
@@ -16,6 +18,7 @@ use crate::arena;
 use crate::coherence::Kind;
 use crate::cpu::ValueIs;
 use crate::engine::{Engine, Issue, Touch};
+use crate::moved::Arrangement;
 use crate::race::Races;
 use crate::site::Site;
 use crate::world::{SourcePlace, on_cpu, with_world};
@@ -279,8 +282,18 @@ impl Memory for Simulated {
         on_cpu(|world, _| world.settle());
         with_world(|world| {
             let mut engine = world.engine.borrow_mut();
-            let (memory, first, used) = engine.arena.allocate(layout, placement);
-            let lines = layout.size().div_ceil(hitm_memory::LINE) as u32;
+            let arrangement = engine.config.arrangements.get(object).map(|own| {
+                let (size, bytes) = (own.size(), layout.size());
+                assert!(size <= bytes, "`{object}` has {bytes} bytes, and its arrangement is of {size}");
+                Arc::new(own.extended(bytes))
+            });
+            let layout = arranged(layout, arrangement.as_deref());
+            let (memory, first, used) = engine.arena.allocate(layout, placement, arrangement.clone());
+            if let Some(arrangement) = arrangement {
+                let start = memory.addr().get();
+                engine.moved.add(start, start, arrangement);
+            }
+            let lines = layout.size().div_ceil(LINE) as u32;
             let package = placement.node.map_or(0, |node| engine.package_of_node(node));
             engine.place(object, first, lines, used, package);
             if let Some(races) = &mut engine.races {
@@ -296,9 +309,21 @@ impl Memory for Simulated {
         let start = memory.addr().get();
         // As in `allocate`.
         on_cpu(|world, _| world.settle());
-        with_world(|world| world.engine.borrow_mut().forget_stores(start, start + layout.size()));
-        arena::deallocate(memory, layout);
+        let end = start + layout.size();
+        let arrangement = with_world(|world| {
+            let mut engine = world.engine.borrow_mut();
+            engine.forget_stores(start, end);
+            engine.moved.remove(start, end)
+        });
+        arena::deallocate(memory, arranged(layout, arrangement.flatten().as_deref()));
     }
+}
+
+/// Returns the layout of an object with the room that its arrangement needs.
+fn arranged(layout: Layout, arrangement: Option<&Arrangement>) -> Layout {
+    let Some(arrangement) = arrangement else { return layout };
+    let size = arrangement.placed_size().max(layout.size());
+    Layout::from_size_align(size, layout.align()).expect("less than the address space")
 }
 
 /// The message of a platform function that is called outside a CPU.

@@ -214,7 +214,8 @@ impl World {
                     // Pages get their lines in the order of simulated time.
                     self.settle();
                     engine = self.engine.borrow_mut();
-                    if engine.pages.line_of(touch.address()).is_none() {
+                    let address = engine.moved.at(touch.address(), engine.current);
+                    if engine.pages.line_of(address).is_none() {
                         engine.adopt_page(touch.address());
                     }
                 }

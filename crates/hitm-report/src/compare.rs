@@ -536,6 +536,10 @@ impl Key {
         if self.profile.is_empty() || other.profile.is_empty() {
             own.profile.clone_from(&other.profile);
         }
+        // A real machine's samples stand beside any run of the workload and the mitigation.
+        if self.host == Host::Measured || other.host == Host::Measured {
+            own = Self { workload: own.workload, profile: own.profile, mitigation: own.mitigation, ..other.clone() };
+        }
         own == *other
     }
 
@@ -552,6 +556,7 @@ impl Key {
                 self.machine, self.arbitration, self.coherence
             )),
             Host::Native => text.push_str(&format!(" measured natively on {}", self.machine)),
+            Host::Measured => text.push_str(&format!(" sampled on {}", self.machine)),
         }
         text
     }

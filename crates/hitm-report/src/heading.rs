@@ -20,6 +20,7 @@ pub(crate) fn heading(file: &ResultFile, run: &Run) -> String {
             "{} simulated on {}{shape}, seeds {:?}, arbitration {}, coherence {}, hitm {}\n",
             run.workload, run.machine, run.seeds, run.arbitration, run.coherence, file.version
         ),
+        Host::Measured => format!("{} sampled on {}{shape}, hitm {}\n", run.workload, run.machine, file.version),
         Host::Native => format!(
             "{} measured natively on {}{shape}, seeds {:?}, hitm {}\n",
             run.workload, run.machine, run.seeds, file.version

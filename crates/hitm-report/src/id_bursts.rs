@@ -36,7 +36,9 @@ fn heading(file: &ResultFile, run: &Run) -> String {
         file.machines.iter().find(|machine| machine.name == run.machine).and_then(|machine| machine.note.as_ref());
     let note = note.map_or_else(String::new, |note| format!("note: {note}\n"));
     match run.host {
-        Host::Native => format!("{}, measured here on {}, hitm {version}\n", run.workload, run.machine),
+        Host::Native | Host::Measured => {
+            format!("{}, measured here on {}, hitm {version}\n", run.workload, run.machine)
+        }
         Host::Simulated => format!(
             "{}, simulated on {}, seeds {:?}, arbitration {}, hitm {version}\n{note}",
             run.workload, run.machine, run.seeds, run.arbitration

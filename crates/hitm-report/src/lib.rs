@@ -5,6 +5,7 @@
 //! a report of a machine's counters, for other programs.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod agreement;
 mod brief;
 pub mod c2c;
@@ -15,6 +16,7 @@ pub mod functions;
 mod heading;
 pub mod html;
 pub mod id_bursts;
+pub mod import;
 pub mod job;
 mod json;
 pub mod latency;

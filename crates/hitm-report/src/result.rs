@@ -127,11 +127,17 @@ pub enum Host {
     Simulated,
     /// The threads of this machine.
     Native,
+    /// A real machine, of which hardware took samples: see [`crate::import`].
+    Measured,
 }
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Simulated { "simulated" } else { "native" })
+        f.write_str(match self {
+            Self::Simulated => "simulated",
+            Self::Native => "native",
+            Self::Measured => "measured",
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use schemars::Schema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::Value;
 
+use crate::advice::Advice;
 use crate::check::Checked;
 use crate::compare::Comparison;
 use crate::job::{Done, Job};
@@ -26,6 +27,7 @@ const FORMS: &[Form] = &[
     (crate::job::JOB, SchemaGenerator::into_root_schema_for::<Job>),
     (crate::job::DONE, SchemaGenerator::into_root_schema_for::<Done>),
     (crate::compare::SCHEMA, SchemaGenerator::into_root_schema_for::<Comparison>),
+    (crate::advice::SCHEMA, SchemaGenerator::into_root_schema_for::<Advice>),
     (crate::check::SCHEMA, SchemaGenerator::into_root_schema_for::<Checked>),
     (crate::rules::SCHEMA, SchemaGenerator::into_root_schema_for::<Judged>),
     (crate::uncertainty::SCHEMA, SchemaGenerator::into_root_schema_for::<Uncertainty>),

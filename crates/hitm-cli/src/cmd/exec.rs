@@ -1,5 +1,6 @@
 //! `hitm exec`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -26,6 +27,7 @@ use super::report as page;
 use super::sweep::drawn;
 use crate::args::{CpuCounts, HostArg, MachineArgs, OutputArgs, cpu_counts, each_once};
 use crate::exec::check::check;
+use crate::exec::located::Located;
 use crate::exec::told::Told;
 use crate::failure::Failure;
 use crate::record::{THIS, empty_file, machine_of};
@@ -152,7 +154,25 @@ struct Setting<'a> {
     block_ns: f64,
     /// The part of the run of which a timeline is kept, in picoseconds.
     timeline: Option<(u64, u64)>,
+    arranged: &'a [Arranged],
 }
+
+/// Memory of the program whose bytes lie elsewhere for the model: see `hitm-exec/src/arranged.rs`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Arranged {
+    pub(crate) address: u64,
+    pub(crate) pc: u64,
+    pub(crate) size: u64,
+    /// From, bytes, to.
+    pub(crate) pieces: Vec<(usize, usize, usize)>,
+    /// Of what is split: from, bytes, and the part of each CPU.
+    pub(crate) splits: Vec<(usize, usize, Vec<u32>)>,
+    pub(crate) is_kept: bool,
+}
+
+/// What a setting with layouts is filled up to with blanks: the length of what a program is told
+/// must not move its data.
+const WORDS: usize = 4_096;
 
 /// The runs of one row: a number of the sweep, a machine, a policy and a mitigation.
 struct Case {
@@ -298,7 +318,10 @@ impl Exec {
                     while let Some((index, &(case, seed))) =
                         Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, jobs.get(index)?)))
                     {
-                        let told = self.one(case, seed, index == 0);
+                        let told = self.one(case, seed, index == 0, &[]).map(|mut told| {
+                            told.name();
+                            told
+                        });
                         *done[index].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(told);
                     }
                 });
@@ -308,7 +331,34 @@ impl Exec {
         ended.map(|told| told.expect("every job has run")).collect()
     }
 
-    fn one(&self, case: &Case, seed: u64, is_first: bool) -> Result<Told, Failure> {
+    /// Runs the program of `workload` once more with other layouts. Returns what it tells, and its
+    /// result.
+    ///
+    /// # Errors
+    /// When it cannot be run, or the command has another program.
+    pub(crate) fn again(
+        &self,
+        workload: &str,
+        arranged: &[Arranged],
+    ) -> Result<(BTreeMap<String, Located>, ResultFile), Failure> {
+        let begin = Instant::now();
+        let cases = self.cases()?;
+        let words = |case: &Case| case.words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let Some(case) = cases.iter().find(|case| words(case) == workload) else {
+            return Err(Failure::new(format!("program `{workload}`: the command of the result runs another one")));
+        };
+        let mut told = self.one(case, self.machine.seed, false, arranged)?;
+        let located = if arranged.is_empty() {
+            told.name_and_locate()
+        } else {
+            told.name();
+            BTreeMap::new()
+        };
+        let run = self.row(case, &[self.machine.seed], &[told], begin);
+        Ok((located, ResultFile { runs: vec![run], ..empty_file() }))
+    }
+
+    fn one(&self, case: &Case, seed: u64, is_first: bool, arranged: &[Arranged]) -> Result<Told, Failure> {
         let program = self.program[0].to_string_lossy();
         let fail = |why: String| Failure::wanting(format!("program `{program}`: {why}"));
         let file = tempfile::NamedTempFile::new().map_err(|error| fail(format!("a file for its result: {error}")))?;
@@ -326,8 +376,13 @@ impl Exec {
             issue_ns: self.issue_ns,
             block_ns: self.block_ns,
             timeline: self.trace.picos().filter(|_| is_first),
+            arranged,
         };
-        let setting = serde_json::to_string(&setting).map_err(|error| fail(error.to_string()))?;
+        let mut setting = serde_json::to_string(&setting).map_err(|error| fail(error.to_string()))?;
+        if !arranged.is_empty() {
+            let length = setting.len().next_multiple_of(WORDS);
+            setting.extend(std::iter::repeat_n(' ', length - setting.len()));
+        }
         let mut command = Command::new(&case.words[0]);
         command.args(&case.words[1..]).env("HITM_EXEC", setting);
         let (status, figure) = self.run_one(&mut command, is_first)?;
@@ -356,7 +411,6 @@ impl Exec {
             }
             (figure, _) => figure,
         };
-        told.name();
         Ok(told)
     }
 

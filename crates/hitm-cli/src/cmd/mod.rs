@@ -1,5 +1,6 @@
 //! The verbs, one file per verb.
 
+mod advise;
 mod c2c;
 mod cargo;
 mod cc;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Report(report::Report),
     /// Compare two result files and fail when something got worse.
     Compare(compare::Compare),
+    /// Say what to change in a layout, and predict what each change gains.
+    Advise(advise::Advise),
     /// Check rules about layouts and contention, and fail when one does not hold.
     Check(check::Check),
     /// Run a command again whenever a file changes, and show what changed.
@@ -84,6 +87,7 @@ impl Command {
             Self::C2c(c2c) => c2c.run(),
             Self::Report(report) => report.run(),
             Self::Compare(compare) => compare.run(),
+            Self::Advise(advise) => advise.run(),
             Self::Check(check) => check.run(),
             Self::Watch(watch) => watch.run(),
             Self::Validate(validate) => validate.run(),

@@ -2,7 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use hitm_report::{
-    check, compare, job, result, rules, schema, sweep, this_machine, uncertainty, validation, validation_uncertainty,
+    advice, check, compare, job, result, rules, schema, sweep, this_machine, uncertainty, validation,
+    validation_uncertainty,
 };
 
 use crate::failure::Failure;
@@ -31,6 +32,8 @@ enum Form {
     JobResult,
     /// `hitm compare --json`.
     Compare,
+    /// `hitm advise --json`.
+    Advise,
     /// `hitm exec --check --json`.
     Check,
     /// `hitm check --json`.
@@ -52,6 +55,7 @@ impl Schema {
             Form::Job => job::JOB,
             Form::JobResult => job::DONE,
             Form::Compare => compare::SCHEMA,
+            Form::Advise => advice::SCHEMA,
             Form::Check => check::SCHEMA,
             Form::Rules => rules::SCHEMA,
             Form::Validate => validation::SCHEMA,

@@ -1,5 +1,7 @@
 //! Names of a program's code and data, from its debug information (DWARF).
 
+pub(crate) mod source;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
@@ -215,6 +217,11 @@ impl Names {
         let is_word = address == start && size <= 8;
         let field = if is_word { String::new() } else { format!("+{}", address - start) };
         Some((name, start - self.first, field))
+    }
+
+    /// Returns the size of the variable that begins at `address`, if its type is known.
+    pub(crate) fn size_of_variable(&self, address: u64) -> Option<u64> {
+        self.variables.get(&address.wrapping_add(self.first)).map(|variable| variable.size)
     }
 
     /// Returns the thread-local variable that lies `below` bytes below the base of a thread's

@@ -1,11 +1,15 @@
 //! What a program's run tells (`hitm-exec/src/report.rs` writes it), with names in place of
 //! addresses.
 
+use std::collections::BTreeMap;
+
 use hitm_machine::Timeline;
 use hitm_report::result::{InvalidatedBy, Line, Run, Site};
 use serde::Deserialize;
 
+use super::located::Located;
 use super::modules::{Module, Modules};
+use super::names::source::Definition;
 use super::names::{Code, FrameNames};
 
 /// What one run tells.
@@ -26,6 +30,9 @@ pub(crate) struct Told {
     pub(crate) figure: Option<f64>,
     modules: Vec<Module>,
     heap: Vec<Block>,
+    /// Memory that lies elsewhere for the model: where it lies, its bytes, and where it is.
+    #[serde(default)]
+    moved: Vec<(u64, u64, u64)>,
     named: Vec<Named>,
     /// By thread: the top of its stack, and the base of its thread-local storage.
     threads_at: Vec<(u64, u64)>,
@@ -33,7 +40,7 @@ pub(crate) struct Told {
 }
 
 /// Where names come from.
-struct Known {
+pub(super) struct Known {
     modules: Modules,
     /// What each of [`Told::frames`] is.
     frames: Vec<Option<FrameNames>>,
@@ -113,10 +120,26 @@ impl Told {
 
     /// Replaces addresses by the names that `names` has.
     pub(crate) fn name(&mut self) {
+        let known = self.known();
+        self.name_by(&known);
+    }
+
+    /// Does the same, and returns the program's objects that have one of the run's lines, by name.
+    pub(crate) fn name_and_locate(&mut self) -> BTreeMap<String, Located> {
+        let known = self.known();
+        let located = self.located(&known);
+        self.name_by(&known);
+        located
+    }
+
+    fn known(&mut self) -> Known {
         let modules = Modules::new(std::mem::take(&mut self.modules));
         let named = |frame: &Frame| modules.of(frame.pc).and_then(|(names, base)| names.frame(frame.pc - base));
         let frames = self.frames.iter().map(named).collect();
-        let known = &Known { modules, frames };
+        Known { modules, frames }
+    }
+
+    fn name_by(&mut self, known: &Known) {
         let mut lines = std::mem::take(&mut self.run.lines);
         for line in &mut lines {
             if line.object == PROGRAM {
@@ -138,6 +161,52 @@ impl Told {
         for (part, share) in std::mem::take(&mut self.run.kernel_parts) {
             *self.run.kernel_parts.entry(part).or_insert(0.0) += share;
         }
+    }
+
+    /// Returns the addresses of what was touched on the program's lines.
+    pub(super) fn touched(&self) -> impl Iterator<Item = u64> {
+        let own = self.run.lines.iter().filter(|line| line.object == PROGRAM);
+        own.flat_map(|line| {
+            let address = line.address.0.unwrap_or(0);
+            line.fields.iter().map(move |field| address + u64::from(field.offset % 64))
+        })
+    }
+
+    /// Returns the variable or the block at an address: its name, first byte and size, and of a
+    /// block the code that asked for it.
+    pub(super) fn whole(&self, known: &Known, address: u64) -> Option<(String, u64, u64, u64)> {
+        let address = self.host(address);
+        let place = self.place(known, address);
+        let of_module =
+            known.modules.of(address).and_then(|(names, base)| Some((names, base, names.variable(address - base)?)));
+        if let Some((names, base, (name, start, _))) = of_module {
+            let size = names.size_of_variable(start)?;
+            return (name == place.object).then(|| (name, start + base, size, 0));
+        }
+        let block = self.block_at(address).filter(|block| block.address == place.start)?;
+        let own = block.pcs.iter().copied().find(|&pc| known.modules.code(pc).is_some())?;
+        Some((place.object, block.address, block.size, own))
+    }
+
+    /// Returns the structure that a variable or a type is of: see [`Names::definition`].
+    ///
+    /// [`Names::definition`]: super::names::Names::definition
+    pub(super) fn definition(&self, known: &Known, address: u64, of: &str, member: Option<&str>) -> Option<Definition> {
+        match known.modules.of(address) {
+            Some((names, base)) => names.definition(address - base, of, member),
+            None => known.modules.program()?.definition(u64::MAX, of, member),
+        }
+    }
+
+    /// Returns the field at an address, as it is named in its object.
+    pub(super) fn field_at(&self, known: &Known, address: u64) -> String {
+        self.place(known, address).field
+    }
+
+    /// Returns the block of the heap that had an address longest.
+    fn block_at(&self, address: u64) -> Option<&Block> {
+        let has = |block: &&Block| (block.address..block.address + block.size.max(1)).contains(&address);
+        self.heap.iter().filter(has).max_by_key(|block| (block.lived, block.number))
     }
 
     fn name_line(&self, known: &Known, line: &mut Line) {
@@ -171,7 +240,14 @@ impl Told {
         merge(line);
     }
 
+    /// Where the byte that lies at an address of the model is.
+    fn host(&self, address: u64) -> u64 {
+        let has = |&&(place, bytes, _): &&(u64, u64, u64)| (place..place + bytes).contains(&address);
+        self.moved.iter().find(has).map_or(address, |(place, _, host)| address - place + host)
+    }
+
     fn place(&self, known: &Known, address: u64) -> Place {
+        let address = self.host(address);
         let has = |start: u64, size: u64| (start..start + size.max(1)).contains(&address);
         if let Some(named) = self.named.iter().rfind(|named| has(named.address, named.size)) {
             let field = format!("+{}", address - named.address);
@@ -182,8 +258,7 @@ impl Told {
         if let Some(((object, start, field), base)) = of_module {
             return Place { object, start: start + base, field };
         }
-        let blocks = self.heap.iter().filter(|block| has(block.address, block.size));
-        if let Some(block) = blocks.max_by_key(|block| (block.lived, block.number)) {
+        if let Some(block) = self.block_at(address) {
             let within = address - block.address;
             let codes: Vec<(u64, Code)> =
                 block.pcs.iter().filter_map(|&pc| Some((pc, known.modules.code(pc)?))).collect();

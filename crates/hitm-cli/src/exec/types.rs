@@ -5,7 +5,7 @@ use gimli::{AttributeValue, Dwarf, Unit, UnitOffset};
 use super::names::{Bytes, text};
 
 /// The depth of types within types that is followed; deeper ones are not named.
-const DEPTH: usize = 32;
+pub(super) const DEPTH: usize = 32;
 
 /// Whether a structure is a wrapper of the language's library around one value, whose own fields
 /// say nothing.
@@ -63,9 +63,9 @@ fn counts(unit: &Unit<Bytes>, at: UnitOffset) -> Vec<u64> {
 }
 
 /// A member of a structure: name, first byte, type.
-type Member = (Option<String>, u64, UnitOffset);
+pub(super) type Member = (Option<String>, u64, UnitOffset);
 
-fn members(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) -> Vec<Member> {
+pub(super) fn members(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) -> Vec<Member> {
     let mut members = Vec::new();
     let Ok(mut tree) = unit.entries_tree(Some(at)) else { return members };
     let Ok(root) = tree.root() else { return members };

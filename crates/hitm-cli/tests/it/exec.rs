@@ -1,5 +1,6 @@
 //! Programs that `hitm cc` compiles: natively and on simulated machines.
 
+mod advice;
 mod assembly;
 mod check;
 mod clang;

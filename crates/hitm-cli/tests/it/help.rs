@@ -142,6 +142,7 @@ fn completions_and_manual_pages_are_of_every_command() {
         "c2c",
         "compare",
         "check",
+        "advise",
         "validate",
         "layout",
         "schema",

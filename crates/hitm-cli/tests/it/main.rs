@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test -p hitm-cli` writes the snapshots again.
 
+mod advise;
 mod calibrations;
 mod check;
 mod cid_bursts;
@@ -16,6 +17,7 @@ mod failures;
 mod hackbench;
 mod help;
 mod hosts;
+mod import;
 mod jobs;
 mod loopback;
 mod machines;

@@ -288,7 +288,10 @@ impl Engine {
     /// has stored is missing from it: a store ends the fill, and none begins while one to its line
     /// waits.
     pub(super) fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
-        let offset = touch.address() % LINE;
+        if !self.moved.is_empty() && !self.moved.is_whole(touch.address(), touch.size) {
+            return None;
+        }
+        let offset = self.moved.at(touch.address(), self.current) % LINE;
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled:
         // memory that is freed is reused only after a read-modify-write, which ends the window.
         let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
@@ -347,7 +350,7 @@ impl Engine {
 
     /// What tells this access from others of its line.
     pub(super) fn identify(&mut self, touch: &Touch) -> AccessId {
-        self.records.identify(touch.site, touch.address(), touch.kind)
+        self.records.identify(touch.site, self.moved.at(touch.address(), self.current), touch.kind)
     }
 
     /// The current CPU finds `line`, and goes on at `done`.
@@ -365,7 +368,8 @@ impl Engine {
         let operation = cpu.operation;
         self.note_time(clock, done, part);
         if self.config.count_accesses {
-            self.records.hit(line, touch.site, touch.address(), touch.kind, operation);
+            let address = self.moved.at(touch.address(), self.current);
+            self.records.hit(line, touch.site, address, touch.kind, operation);
         }
     }
 
@@ -375,12 +379,7 @@ impl Engine {
         self.directory.conclude(line);
         // A fill that lacks what the CPU itself has stored meanwhile serves no later load.
         if touch.kind == Kind::Load && !self.cpu().stores.asked_for(line) {
-            let start = touch.address() % LINE;
-            // SAFETY: a line starts inside the arena's memory, of which the word is a part.
-            let start = unsafe { touch.word.sub(start) };
-            // SAFETY: the arena's memory is live and in whole lines; this host thread alone touches
-            // it.
-            let bytes = unsafe { LineBytes::read(start) };
+            let bytes = self.bytes_around(touch);
             self.cpu().window.filled(line, bytes);
         }
         self.cpu().waits = Waits::Nothing;
@@ -390,6 +389,21 @@ impl Engine {
             self.wrote_line(line, self.clock());
             self.took_effect(touch.kind);
         }
+    }
+
+    /// The bytes of the line that has a word.
+    fn bytes_around(&self, touch: &Touch) -> LineBytes {
+        if !self.moved.is_empty() {
+            let start = self.moved.at(touch.address(), self.current) / LINE * LINE;
+            // SAFETY: the bytes of an object that has moved are those of a live object, and all
+            // others of the line stand where the model has them.
+            return unsafe { LineBytes::gather(|index| self.moved.host_of(start + index)) };
+        }
+        let start = touch.address() % LINE;
+        // SAFETY: a line starts inside the arena's memory, of which the word is a part.
+        let start = unsafe { touch.word.sub(start) };
+        // SAFETY: the arena's memory is live and in whole lines; this host thread alone touches it.
+        unsafe { LineBytes::read(start) }
     }
 
     /// A write to `line` takes effect at `now`: who spins on it looks again.
@@ -424,6 +438,10 @@ impl Engine {
             panic!("{site}: a word of the simulated world is outside the machine's memory");
         };
         let since = self.clock();
+        if self.moved.is_split(looked.address()) {
+            self.cpu().window.clear();
+            return Issue::Now;
+        }
         match self.sees_writes(looked, line, since) {
             Some(true) => {}
             Some(false) => {
@@ -435,7 +453,7 @@ impl Engine {
                 return Issue::Later;
             }
         }
-        self.wait_for(Waits::Spin { line, offset: looked.address() % LINE, site, since });
+        self.wait_for(Waits::Spin { line, offset: self.moved.at(looked.address(), self.current) % LINE, site, since });
         self.spinners.add(line, self.current);
         Issue::Wait
     }
@@ -445,6 +463,10 @@ impl Engine {
     pub(crate) fn spin_on_any(&mut self, looked: &[Touch]) -> Issue {
         let since = self.clock();
         if !self.cpu().pending.is_empty() {
+            return Issue::Now;
+        }
+        if looked.iter().any(|one| self.moved.is_split(one.address())) {
+            self.cpu().window.clear();
             return Issue::Now;
         }
         let mut lines: Vec<u32> = Vec::new();
@@ -466,7 +488,12 @@ impl Engine {
             }
         }
         let Some((&line, first)) = lines.first().zip(looked.first()) else { return Issue::Now };
-        self.wait_for(Waits::Spin { line, offset: first.address() % LINE, site: first.site, since });
+        self.wait_for(Waits::Spin {
+            line,
+            offset: self.moved.at(first.address(), self.current) % LINE,
+            site: first.site,
+            since,
+        });
         for &line in &lines {
             self.spinners.add(line, self.current);
         }

@@ -7,6 +7,7 @@ mod faults;
 mod idle;
 mod instructions;
 mod measured;
+mod moved;
 mod operations;
 mod pages;
 mod program;

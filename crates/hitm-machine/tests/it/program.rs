@@ -14,10 +14,10 @@ use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice, Platform, Span, Time};
 use crate::pages::{PAGE, Pages, read, write};
 
 /// More than any hit takes: accesses take their latency, as placed words do.
-const LATENCY: Span = Span::from_micros(1);
+pub(crate) const LATENCY: Span = Span::from_micros(1);
 
 /// In three pages.
-const WORDS: usize = 3 * PAGE / 8;
+pub(crate) const WORDS: usize = 3 * PAGE / 8;
 
 #[track_caller]
 fn here() -> Site {
@@ -25,13 +25,13 @@ fn here() -> Site {
 }
 
 /// Words that a random program uses.
-trait Words: 'static {
+pub(crate) trait Words: 'static {
     fn load(&self, word: usize) -> u64;
     fn store(&self, word: usize, value: u64);
     fn add(&self, word: usize, value: u64) -> u64;
 }
 
-struct Foreign(Pages);
+pub(crate) struct Foreign(pub(crate) Pages);
 
 impl Words for Foreign {
     fn load(&self, word: usize) -> u64 {
@@ -55,7 +55,7 @@ impl Words for Foreign {
     }
 }
 
-struct Placed(PlacedSlice<Simulated, <Simulated as Memory>::Atomic<u64>>);
+pub(crate) struct Placed(pub(crate) PlacedSlice<Simulated, <Simulated as Memory>::Atomic<u64>>);
 
 impl Words for Placed {
     fn load(&self, word: usize) -> u64 {
@@ -72,7 +72,7 @@ impl Words for Placed {
     }
 }
 
-fn machine(cpus: &str, config: Config) -> Machine {
+pub(crate) fn machine(cpus: &str, config: Config) -> Machine {
     let topology = Arc::new(hitm_topology::parse(cpus).expect("a machine"));
     let costs = Costs::of(&topology, CostSet::Linux);
     Machine::new(topology, costs, config)
@@ -97,7 +97,7 @@ fn counts(results: &Results) -> String {
 
 /// Runs a random program on `words`; returns what was counted, when each CPU ended, and all values
 /// that it saw.
-fn run(machine: &Machine, words: Rc<dyn Words>, seed: u64) -> (String, Vec<(u32, Time, u64)>) {
+pub(crate) fn run(machine: &Machine, words: Rc<dyn Words>, seed: u64) -> (String, Vec<(u32, Time, u64)>) {
     let ends = Rc::new(RefCell::new(Vec::new()));
     let (told, own) = (ends.clone(), words);
     let ended = machine.run(move |cpu| {

@@ -24,6 +24,8 @@ pub struct Layout {
     pub address: Option<u64>,
     /// Its bytes; 0 where they are not known.
     pub size: u64,
+    /// Whether there may be other fields: a run shows those of contended lines.
+    pub is_partial: bool,
     /// Its fields, in order of offset.
     pub fields: Vec<Spot>,
 }
@@ -76,7 +78,8 @@ impl Layout {
                 let fields = known.map_or_else(Vec::new, |layout| layout.fields.clone());
                 let address = line.address.0.map(|address| address.wrapping_sub(u64::from(line.line) * LINE));
                 let size = known.map_or(0, |layout| layout.size);
-                Self { object: line.object.clone(), index: line.index, address, size, fields }
+                let is_partial = known.is_none_or(|layout| layout.is_partial);
+                Self { object: line.object.clone(), index: line.index, address, size, is_partial, fields }
             });
             if described.iter().any(|layout| layout.object == line.object) {
                 continue;
@@ -89,11 +92,28 @@ impl Layout {
             }
         }
         let mut layouts: Vec<Self> = by_object.into_values().collect();
-        layouts.iter_mut().for_each(|layout| layout.fields.sort_by_key(|field| field.offset));
+        for layout in &mut layouts {
+            layout.fields.sort_by_key(|field| field.offset);
+            layout.guess_sizes();
+        }
         let has = |layouts: &[Self], name: &str| layouts.iter().any(|layout| layout.object == name);
         let unseen: Vec<Self> = described.iter().filter(|known| !has(&layouts, &known.object)).cloned().collect();
         layouts.extend(unseen);
         layouts
+    }
+
+    /// Gives fields of which only the start is known the bytes up to the next one, but not more
+    /// than a word that is aligned has.
+    fn guess_sizes(&mut self) {
+        if !self.is_partial || self.size > 0 {
+            return;
+        }
+        let starts: Vec<u64> = self.fields.iter().map(|field| field.offset).collect();
+        for field in &mut self.fields {
+            let next = starts.iter().find(|&&start| start > field.offset).map_or(8, |next| next - field.offset);
+            field.bytes = next.min(1 << field.offset.trailing_zeros().min(3));
+        }
+        self.size = self.fields.last().map_or(0, |last| last.offset + last.bytes);
     }
 
     /// Returns the object's name with its index.

@@ -5,10 +5,12 @@ mod series;
 mod uncertain;
 
 use clap::{Args, Subcommand};
+use hitm_report::result::ResultFile;
 
 pub(crate) use self::series::{SeriesArgs, Single};
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
+use crate::simulate::Arrangements;
 use crate::workload::Chosen;
 
 /// Run a workload on a simulated machine or on this one.
@@ -39,6 +41,22 @@ impl Run {
             Workload::Series(chosen) => Single::of(*chosen),
             Workload::Probe(_) => {
                 Err(Failure::new("workload `probe`: a job runs a workload; see `hitm list workloads`"))
+            }
+        }
+    }
+
+    /// Runs the workload with other layouts, and returns its results.
+    ///
+    /// # Errors
+    /// When an option cannot be met, or the workload is a probe.
+    pub(crate) fn results(self, arrangements: Arrangements) -> Result<ResultFile, Failure> {
+        match self.workload {
+            Workload::Series(mut chosen) => {
+                chosen.args.arrange(arrangements);
+                series::results(&chosen)
+            }
+            Workload::Probe(_) => {
+                Err(Failure::new("a probe has no layout to change; advise on a workload or a program"))
             }
         }
     }

@@ -23,7 +23,7 @@ use crate::cmd::report as page;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::record::{self, LINES_KEPT, empty_file, functions, machine_of, pairs_per_unit, per_unit, share_of_busy};
-use crate::simulate::{Case, Outcome};
+use crate::simulate::{Arrangements, Case, Outcome};
 use crate::terminal::{fitted, width};
 use crate::trace::{self, TraceArgs};
 use crate::workload::{Chosen, Command, Ended, Fit, Program, Setting, Workload};
@@ -75,27 +75,31 @@ struct Group {
     outcomes: Vec<Option<Outcome>>,
 }
 
+/// What a series asks for, checked.
+struct Asked {
+    mitigations: Vec<Mitigation>,
+    topologies: Vec<Arc<Topology>>,
+    machines: Vec<(Arc<Topology>, Costs)>,
+    arbitrations: Vec<Arbitration>,
+    setting: Setting,
+}
+
+/// Runs a workload, and returns its results.
+///
+/// # Errors
+/// When an option cannot be met.
+pub(crate) fn results(Chosen { program, args: series }: &Chosen<SeriesArgs>) -> Result<ResultFile, Failure> {
+    let asked = series.asked(&**program)?;
+    Ok(series.simulate(&**program, &asked.setting, &asked.mitigations, &asked.machines, &asked.arbitrations, &mut None))
+}
+
 /// Runs a workload and reports.
 ///
 /// # Errors
 /// When an option cannot be met, or a run fails.
 pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Result<(), Failure> {
     let program = &*program;
-    // All arguments are checked before anything runs.
-    let mitigations =
-        series.cases.mitigations()?.into_iter().map(|mitigation| program.adapt(mitigation)).collect::<Vec<_>>();
-    let topologies = series.cases.machine.or(series.host, program.usual_machine()).topologies(series.host)?;
-    topologies.iter().try_for_each(|topology| program.check(topology))?;
-    let arbitrations = series.cases.machine.arbitrations()?;
-    series.check_natively()?;
-    series.check_seeds(program)?;
-    let is_quick = series.quick || series.uncertain.is_asked();
-    let setting = Setting { is_quick, ..series.cases.setting(series.host) };
-    for workload in topologies.iter().flat_map(|topology| program.workloads(topology, &setting)) {
-        series.cases.check_stretch(&*workload, series.host)?;
-    }
-    let machines = series.cases.with_costs(&topologies)?;
-    machines.iter().try_for_each(|machine| series.capacity(program, machine).map(drop))?;
+    let Asked { mitigations, topologies, machines, arbitrations, setting } = series.asked(program)?;
     if series.quick {
         return quick::run(&series.cases, program, &setting, mitigations, &machines, &arbitrations);
     }
@@ -192,6 +196,29 @@ impl Single {
 }
 
 impl SeriesArgs {
+    /// Sets the layouts that are tried.
+    pub(crate) fn arrange(&mut self, arrangements: Arrangements) {
+        self.cases.arrangements = arrangements;
+    }
+
+    /// Checks all arguments, before anything runs.
+    fn asked(&self, program: &dyn Program) -> Result<Asked, Failure> {
+        let mitigations = self.cases.mitigations()?.into_iter().map(|mitigation| program.adapt(mitigation)).collect();
+        let topologies = self.cases.machine.or(self.host, program.usual_machine()).topologies(self.host)?;
+        topologies.iter().try_for_each(|topology| program.check(topology))?;
+        let arbitrations = self.cases.machine.arbitrations()?;
+        self.check_natively()?;
+        self.check_seeds(program)?;
+        let is_quick = self.quick || self.uncertain.is_asked();
+        let setting = Setting { is_quick, ..self.cases.setting(self.host) };
+        for workload in topologies.iter().flat_map(|topology| program.workloads(topology, &setting)) {
+            self.cases.check_stretch(&*workload, self.host)?;
+        }
+        let machines = self.cases.with_costs(&topologies)?;
+        machines.iter().try_for_each(|machine| self.capacity(program, machine).map(drop))?;
+        Ok(Asked { mitigations, topologies, machines, arbitrations, setting })
+    }
+
     fn native_cases(
         &self,
         program: &dyn Program,

@@ -34,7 +34,8 @@ impl Engine {
     /// Issues an access of the current CPU.
     #[inline]
     pub(crate) fn access(&mut self, touch: &Touch) -> Issue {
-        let Some(line) = self.extent.line_of(touch.address()) else { return Issue::Unknown };
+        let address = self.moved.at(touch.address(), self.current);
+        let Some(line) = self.extent.line_of(address) else { return Issue::Unknown };
         loop {
             let clock = self.clock();
             return match self.classify(touch, line, clock) {

@@ -1,10 +1,12 @@
 //! `hitm c2c`.
 
+mod import;
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use hitm_report::result::{ResultFile, Run};
 
 use crate::args::LayoutArg;
@@ -15,11 +17,16 @@ use crate::{output, print};
 /// invalidated the waiter's copy.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm run ffmpeg --json result.json\n  hitm c2c result.json --mitigation baseline --lines 3\n  hitm c2c result.json --layout mail --sampled 0.15"
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  hitm run ffmpeg --json result.json\n  hitm c2c result.json --mitigation baseline --lines 3\n  hitm c2c result.json --layout mail --sampled 0.15\n  hitm c2c import perf-c2c.txt --json measured.json"
 )]
 pub(crate) struct C2c {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     /// A file that `--json` wrote.
-    file: PathBuf,
+    #[arg(required = true)]
+    file: Option<PathBuf>,
     /// Show only the runs of this mitigation.
     #[arg(long, value_name = "NAME")]
     mitigation: Option<String>,
@@ -46,6 +53,12 @@ fn part(text: &str) -> Result<f64, String> {
     }
 }
 
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a result file of a real machine's samples.
+    Import(import::Import),
+}
+
 /// Stores that are named per field as having invalidated a copy, in a file that `--json` writes.
 const INVALIDATORS_KEPT: usize = 3;
 
@@ -66,7 +79,11 @@ pub(crate) fn read(path: &Path) -> Result<ResultFile, Failure> {
 
 impl C2c {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let file = read(&self.file)?;
+        if let Some(Verb::Import(import)) = self.verb {
+            return import.run();
+        }
+        let path = self.file.expect("it is required where there is no verb");
+        let file = read(&path)?;
         let wanted = |mitigation: &str| self.mitigation.as_ref().is_none_or(|wanted| wanted == mitigation);
         let file = match self.sampled {
             Some(part) => {
@@ -77,7 +94,7 @@ impl C2c {
         };
         let runs: Vec<_> = file.runs.iter().filter(|run| wanted(&run.mitigation)).collect();
         if file.runs.is_empty() {
-            let path = self.file.display();
+            let path = path.display();
             return Err(Failure::new(format!(
                 "result file `{path}`: it has no runs; write it again with `hitm run --json`"
             )));
@@ -86,7 +103,7 @@ impl C2c {
             let has: Vec<String> = file.runs.iter().map(|run| format!("`{}`", run.mitigation)).collect();
             return Err(Failure::new(format!(
                 "result file `{}`: no run of mitigation `{}`; name one of {}",
-                self.file.display(),
+                path.display(),
                 self.mitigation.unwrap_or_default(),
                 has.join(", ")
             )));

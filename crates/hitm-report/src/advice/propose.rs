@@ -1,0 +1,338 @@
+//! What to try: layouts that a run's waits speak for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::heat::{Heat, HeatMap, heat_of, weight};
+use super::plan::{Parts, Plan};
+use super::{Evidence, Kind, Suggestion};
+use crate::result::Run;
+use crate::rules::Layout;
+
+/// Bytes of a line.
+const LINE: u64 = hitm_memory::LINE as u64;
+
+/// The share of a run's waits below which nothing is suggested.
+const WORTH: f64 = 0.005;
+
+/// Fields of an object, with their heat.
+type Fields<'a> = Vec<(&'a str, &'a Heat)>;
+
+/// Returns what to try, the largest loss first. `scopes` are the parts of the machine that words
+/// can be split by: those of which there are several.
+#[must_use]
+pub fn propose(run: &Run, layouts: &[Layout], scopes: &[&str]) -> Vec<Suggestion> {
+    let heat = heat_of(run);
+    let all = run.waited();
+    let mut found = Vec::new();
+    for layout in distinct(layouts) {
+        let Some(fields) = heat.get(&layout.object) else { continue };
+        let known: BTreeSet<&str> = layout.fields.iter().map(|spot| spot.name.as_str()).collect();
+        let fields: Fields<'_> =
+            fields.iter().map(|(name, heat)| (name.as_str(), heat)).filter(|(name, _)| known.contains(name)).collect();
+        found.extend(separated(layout, &fields));
+        found.extend(read_mostly(layout, &fields));
+        found.extend(arrays(layout, &fields));
+        found.extend(together(layout, &fields));
+    }
+    found.extend(splits(&heat, scopes));
+    found.extend(tests_first(&heat));
+    found.retain(|suggestion| suggestion.lost >= WORTH * all);
+    found.sort_by(|one, other| other.lost.total_cmp(&one.lost).then_with(|| one.title.cmp(&other.title)));
+    let mut known: Vec<Plan> = Vec::new();
+    found.retain(|suggestion| match &suggestion.plan {
+        Some(plan) if known.contains(plan) => false,
+        plan => {
+            known.extend(plan.clone());
+            true
+        }
+    });
+    for suggestion in &mut found {
+        suggestion.share = if all > 0.0 { suggestion.lost / all } else { 0.0 };
+    }
+    found
+}
+
+/// Returns the layouts of different objects: all of one name have the same.
+fn distinct(layouts: &[Layout]) -> impl Iterator<Item = &Layout> {
+    let mut known = BTreeSet::new();
+    layouts.iter().filter(move |layout| known.insert(layout.object.as_str()))
+}
+
+/// Returns the fields by line of the object.
+fn by_line<'a>(fields: &Fields<'a>) -> BTreeMap<u32, Fields<'a>> {
+    let mut lines: BTreeMap<u32, Fields<'a>> = BTreeMap::new();
+    fields.iter().for_each(|&(name, heat)| lines.entry(heat.line).or_default().push((name, heat)));
+    lines
+}
+
+/// Returns the cycles that fields of different groups cost each other.
+fn lost_between(groups: &[Fields<'_>]) -> f64 {
+    let mut lost = 0.0;
+    for (index, group) in groups.iter().enumerate() {
+        for other in &groups[index + 1..] {
+            for &(one, heat) in group {
+                for &(two, other) in other {
+                    lost += heat.lost(two) + other.lost(one);
+                }
+            }
+        }
+    }
+    lost
+}
+
+fn pair((victim, heat): (&str, &Heat), (writer, by): (&str, &Heat)) -> Evidence {
+    Evidence {
+        waits: victim.to_owned(),
+        functions: heat.functions.keys().cloned().collect(),
+        written: writer.to_owned(),
+        writers: by.writers.iter().cloned().collect(),
+        cycles: heat.lost(writer),
+        cpus: heat.cpus,
+    }
+}
+
+fn evidence(groups: &[Fields<'_>]) -> Vec<Evidence> {
+    let mut pairs = Vec::new();
+    for (index, group) in groups.iter().enumerate() {
+        let others: Vec<(&str, &Heat)> = groups
+            .iter()
+            .enumerate()
+            .filter(|&(place, _)| place != index)
+            .flat_map(|(_, other)| other.clone())
+            .collect();
+        pairs.extend(group.iter().flat_map(|&victim| others.iter().map(move |&writer| pair(victim, writer))));
+    }
+    pairs.retain(|pair| pair.cycles > 0.0);
+    pairs.sort_by(|one, other| other.cycles.total_cmp(&one.cycles));
+    pairs.truncate(EVIDENCE);
+    pairs
+}
+
+/// Pairs of fields that a suggestion shows.
+const EVIDENCE: usize = 3;
+
+fn names(fields: &Fields<'_>) -> Vec<String> {
+    fields.iter().map(|(name, _)| (*name).to_owned()).collect()
+}
+
+fn suggestion(kind: Kind, title: String, object: &str, groups: &[Fields<'_>], moved: &[Fields<'_>]) -> Suggestion {
+    Suggestion {
+        kind,
+        title,
+        object: object.to_owned(),
+        lost: lost_between(groups),
+        share: 0.0,
+        evidence: evidence(groups),
+        plan: (!moved.is_empty()).then(|| Plan {
+            object: object.to_owned(),
+            groups: moved.iter().map(names).collect(),
+            split: None,
+        }),
+        diff: None,
+        bytes: None,
+        predicted: None,
+    }
+}
+
+/// Clusters the fields of each line so that fields which cost each other part: the greedy clusters
+/// of CGO 2007. The largest cluster stays, the others leave.
+fn separated(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
+    let mut found = Vec::new();
+    for (line, fields) in by_line(fields) {
+        let mut clusters = clusters(&fields, layout);
+        if clusters.len() < 2 {
+            continue;
+        }
+        clusters.sort_by_key(|cluster| std::cmp::Reverse(cluster.len()));
+        let apart: Vec<String> = clusters[1..].iter().map(|cluster| names(cluster).join(" + ")).collect();
+        let title = format!("separate on line {line}: {}", apart.join("; "));
+        found.push(suggestion(Kind::Separate, title, &layout.object, &clusters, &clusters[1..]));
+        // The field that costs the others most, alone.
+        let cost = |&(name, _): &(&str, &Heat)| {
+            fields.iter().filter(|(other, _)| *other != name).map(|(_, heat)| heat.lost(name)).sum::<f64>()
+        };
+        let worst = fields.iter().copied().max_by(|one, other| cost(one).total_cmp(&cost(other)));
+        if let Some(worst) = worst.filter(|worst| cost(worst) > 0.0) {
+            let rest: Fields<'_> = fields.iter().copied().filter(|(name, _)| *name != worst.0).collect();
+            let title = format!("give {} a line of its own", worst.0);
+            found.push(suggestion(Kind::Pad, title, &layout.object, &[vec![worst], rest], &[vec![worst]]));
+        }
+    }
+    found
+}
+
+fn clusters<'a>(fields: &Fields<'a>, layout: &Layout) -> Vec<Fields<'a>> {
+    let bytes = |name: &str| layout.fields.iter().find(|spot| spot.name == name).map_or(0, |spot| spot.bytes);
+    let mut left: Fields<'a> = fields.clone();
+    left.sort_by(|one, other| other.1.waited.total_cmp(&one.1.waited));
+    let mut clusters = Vec::new();
+    while !left.is_empty() {
+        let mut cluster = vec![left.remove(0)];
+        loop {
+            let gain = |field: &(&'a str, &'a Heat)| cluster.iter().map(|&own| weight(own, *field)).sum::<f64>();
+            let room = LINE.saturating_sub(cluster.iter().map(|(name, _)| bytes(name)).sum());
+            let fits = left.iter().enumerate().filter(|(_, field)| bytes(field.0) <= room);
+            let best = fits.map(|(at, field)| (at, gain(field))).max_by(|one, other| one.1.total_cmp(&other.1));
+            match best {
+                Some((at, gain)) if gain >= 0.0 => cluster.push(left.remove(at)),
+                _ => break,
+            }
+        }
+        clusters.push(cluster);
+    }
+    clusters
+}
+
+/// Fields that are read mostly, on a line that is written: together on a line of their own.
+fn read_mostly(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
+    let mut found = Vec::new();
+    for (line, fields) in by_line(fields) {
+        let (read, written): (Fields<'_>, Fields<'_>) = fields.iter().partition(|(_, heat)| heat.is_read_mostly());
+        if read.is_empty() || written.is_empty() {
+            continue;
+        }
+        let title = format!("move what is read mostly off line {line}: {}", names(&read).join(", "));
+        found.push(suggestion(Kind::ReadMostly, title, &layout.object, &[read.clone(), written], &[read]));
+    }
+    found
+}
+
+/// Returns a name with `[*]` for its last index, and the index.
+fn pattern(name: &str) -> Option<(String, &str)> {
+    let (before, rest) = name.rsplit_once('[')?;
+    let (index, after) = rest.split_once(']')?;
+    index.parse::<usize>().ok()?;
+    Some((format!("{before}[*]{after}"), index))
+}
+
+/// Members of an array's elements that cost each other: all of a kind together, apart from the
+/// others; and each element's on lines of their own.
+fn arrays(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
+    let mut kinds: BTreeMap<String, Fields<'_>> = BTreeMap::new();
+    for &(name, heat) in fields {
+        if let Some((pattern, _)) = pattern(name) {
+            kinds.entry(pattern).or_default().push((name, heat));
+        }
+    }
+    let mut found = Vec::new();
+    for (kind, own) in &kinds {
+        let others: Fields<'_> =
+            fields.iter().copied().filter(|(name, _)| own.iter().all(|(own, _)| own != name)).collect();
+        let written = own.iter().any(|(_, heat)| !heat.is_read_mostly());
+        // All elements move, also those that were not accessed: they are one type.
+        let all = |kind: &str| -> Vec<String> {
+            let is_of = |name: &&str| pattern(name).is_some_and(|(own, _)| own == kind);
+            layout.fields.iter().map(|spot| spot.name.as_str()).filter(is_of).map(str::to_owned).collect()
+        };
+        let elements = all(kind);
+        if !written || elements.len() < 2 || layout.is_partial {
+            continue;
+        }
+        let groups = [own.clone(), others];
+        let base = suggestion(Kind::Separate, String::new(), &layout.object, &groups, &[]);
+        let plan = |groups| Some(Plan { object: layout.object.clone(), groups, split: None });
+        found.push(Suggestion {
+            title: format!("all {kind} together, apart from the rest"),
+            plan: plan(vec![elements.clone()]),
+            ..base.clone()
+        });
+        let within = lost_between(&own.iter().map(|&field| vec![field]).collect::<Vec<_>>());
+        found.push(Suggestion {
+            kind: Kind::Pad,
+            title: format!("each {kind} on a line of its own"),
+            lost: base.lost + within,
+            plan: plan(elements.into_iter().map(|name| vec![name]).collect()),
+            ..base
+        });
+    }
+    found
+}
+
+/// Fields on different lines that a function misses one after the other, and that do not cost each
+/// other: on one line.
+fn together(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
+    let mut best: Option<(f64, Fields<'_>)> = None;
+    for (index, &one) in fields.iter().enumerate() {
+        for &other in fields[index + 1..].iter().filter(|(name, heat)| {
+            // Elements of an array are others' at the same time.
+            heat.line != one.1.line && kind_of(name) != kind_of(one.0)
+        }) {
+            let saved: f64 = one
+                .1
+                .functions
+                .iter()
+                .map(|(name, &(_, misses))| other.1.functions.get(name).map_or(0.0, |&(_, more)| misses.min(more)))
+                .sum::<f64>()
+                * one.1.cycles().min(other.1.cycles());
+            if best.as_ref().is_none_or(|(most, _)| saved > *most) {
+                best = Some((saved, vec![one, other]));
+            }
+        }
+    }
+    let Some((saved, pair)) = best.filter(|(saved, _)| *saved > 0.0) else { return Vec::new() };
+    let title = format!("bring together: {}", names(&pair).join(", "));
+    let own = suggestion(Kind::Together, title, &layout.object, &[], &[pair]);
+    vec![Suggestion { lost: saved, ..own }]
+}
+
+/// Returns a name with `*` in place of all indices.
+fn kind_of(name: &str) -> String {
+    let mut kind = String::new();
+    for (index, part) in name.split('[').enumerate() {
+        match part.split_once(']') {
+            Some((_, after)) if index > 0 => kind += &format!("[*]{after}"),
+            _ => kind += part,
+        }
+    }
+    kind
+}
+
+/// Words that are lost to their own writers, those of an array together: to split by a part of the
+/// machine.
+fn splits(heat: &HeatMap, scopes: &[&str]) -> Vec<Suggestion> {
+    let mut found: Vec<Suggestion> = Vec::new();
+    for (object, fields) in heat {
+        let mut kinds: BTreeMap<String, Fields<'_>> = BTreeMap::new();
+        for (name, heat) in fields.iter().filter(|(_, heat)| heat.cpus > FEW && heat.writes() > 0.0) {
+            kinds.entry(kind_of(name)).or_default().push((name, heat));
+        }
+        for (kind, own) in kinds {
+            let mut evidence: Vec<Evidence> =
+                own.iter().map(|&(name, heat)| pair((name, heat), (name, heat))).collect();
+            evidence.sort_by(|one, other| other.cycles.total_cmp(&one.cycles));
+            evidence.truncate(EVIDENCE);
+            let lost = own.iter().flat_map(|&(_, heat)| own.iter().map(|&(other, _)| heat.lost(other))).sum();
+            for scope in scopes {
+                let parts = Parts { fields: names(&own), scope: (*scope).to_owned() };
+                let plan = Plan { object: object.clone(), groups: Vec::new(), split: Some(parts) };
+                let title = format!("split {kind} by {scope}");
+                let base = suggestion(Kind::Split, title, object, &[], &[]);
+                found.push(Suggestion { lost, evidence: evidence.clone(), plan: Some(plan), ..base });
+            }
+        }
+    }
+    found
+}
+
+/// A word that no more CPUs miss at is not split.
+const FEW: u32 = 2;
+
+/// Words that functions write without a look, and that many CPUs write: the write may change
+/// nothing.
+fn tests_first(heat: &HeatMap) -> Vec<Suggestion> {
+    let mut found: Vec<Suggestion> = Vec::new();
+    for (object, fields) in heat {
+        for (name, heat) in fields.iter().filter(|(_, heat)| heat.cpus > FEW) {
+            let blind = heat.stores > 0.0 && heat.stores >= heat.loads && heat.rmws == 0.0;
+            if !blind {
+                continue;
+            }
+            let writers: Vec<&str> = heat.writers.iter().map(String::as_str).collect();
+            let title = format!("read {name} before it is written, in {}: write only what differs", writers.join(", "));
+            let lost = fields.values().map(|other| other.lost(name)).sum();
+            let own = suggestion(Kind::TestFirst, title, object, &[], &[]);
+            found.push(Suggestion { lost, ..own });
+        }
+    }
+    found
+}
