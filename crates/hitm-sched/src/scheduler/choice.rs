@@ -17,6 +17,7 @@ use crate::shipped::searchers::Searchers;
 use crate::shipped::urgent::UrgentTasks;
 
 /// Who places real-time tasks.
+#[expect(clippy::large_enum_variant, reason = "a scheduler has one, which is never moved")]
 pub(crate) enum Way<P: Platform> {
     /// Linux: every CPU publishes its level and whether it is overloaded, in the root domain.
     Linux,

@@ -17,7 +17,7 @@ use crate::{Row, compare};
 /// hitm twice, then its peers.
 macro_rules! contenders {
     ($run:ident) => {
-        vec![
+        [
             ("hitm", $run::<Hitm> as fn(Size) -> f64),
             ("hitm, fair", $run::<Hitm<true>>),
             ("tokio", $run::<Tokio>),
