@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hitm::{Handle, Mitigation, Tenant};
 use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::{Platform, Span, Time};
+use hitm_topology::Topology;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -261,15 +262,20 @@ fn layouts(setting: &Setting, machine: &Machine) -> Layouts {
     }
 }
 
-fn make(setting: &Setting) -> &'static Machine {
+/// The machine that is asked for.
+fn topology_of(setting: &Setting) -> Arc<Topology> {
     let whole = match hitm_topology::parse(&setting.machine) {
         Ok(whole) => whole,
         Err(error) => refuse(&format!("machine `{}`: {error}", setting.machine)),
     };
-    let topology = match whole.restrict(setting.cpus) {
+    match whole.restrict(setting.cpus) {
         Ok(topology) => Arc::new(topology),
         Err(error) => refuse(&format!("machine `{}` with {} CPUs: {error}", setting.machine, setting.cpus)),
-    };
+    }
+}
+
+fn make(setting: &Setting) -> &'static Machine {
+    let topology = topology_of(setting);
     let mitigation = match Mitigation::parse(&setting.mitigation) {
         Ok(mitigation) => mitigation,
         Err(error) => refuse(&format!("mitigation `{}`: {error}", setting.mitigation)),

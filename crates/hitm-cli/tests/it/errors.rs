@@ -10,7 +10,7 @@ fn commands() {
     check(
         "",
         expect![[r#"
-            hitm: `hitm`: a command is missing after it, one of `run`, `exec`, `cc`, `c++`, `cargo`, `sweep`, `job`, `list`, `c2c`, `report`, `compare`, `check`, `watch`, `validate`, `layout`, `schema`, `completions`, `man`; `hitm --help` shows what there is
+            hitm: `hitm`: a command is missing after it, one of `run`, `exec`, `cc`, `c++`, `cargo`, `sweep`, `job`, `list`, `c2c`, `report`, `compare`, `advise`, `check`, `watch`, `validate`, `layout`, `schema`, `completions`, `man`; `hitm --help` shows what there is
         "#]],
     );
     check(

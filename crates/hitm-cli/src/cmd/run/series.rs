@@ -496,11 +496,13 @@ impl Group {
     }
 }
 
-/// Returns the figure of merit of each random seed. Latencies are of all seeds together.
+/// Returns the figure of merit of each random seed; nothing if a seed has none. Latencies are of
+/// all seeds together.
 fn by_seed(case: &Case, outcome: &Outcome) -> Vec<f64> {
     let has_own = outcome.latencies.is_empty() && outcome.batches.len() == outcome.seeds.len();
     let own = |batches: &Vec<f64>| case.workload.mean(std::slice::from_ref(batches), &[]).value;
-    outcome.batches.iter().filter(|_| has_own).map(own).collect()
+    let figures: Vec<f64> = outcome.batches.iter().filter(|_| has_own).map(own).collect();
+    if figures.iter().all(|figure| figure.is_finite()) { figures } else { Vec::new() }
 }
 
 /// Returns the figure of merit of `case`, over all batches of all random seeds.

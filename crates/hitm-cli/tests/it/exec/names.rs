@@ -13,9 +13,11 @@ fn named(source: &str) -> Option<Vec<String>> {
     Some(fields(&file["runs"][0]))
 }
 
-/// One of the names begins and ends like this.
+/// One of the names begins and ends like this. A variable that shares its line with another one
+/// comes after the other's name.
 fn has(names: &[String], begin: &str, end: &str) {
-    let is_there = names.iter().any(|name| name.starts_with(begin) && name.ends_with(end));
+    let begins = |name: &str| name.starts_with(begin) || name.contains(&format!(".{begin}"));
+    let is_there = names.iter().any(|name| begins(name) && name.ends_with(end));
     assert!(is_there, "`{begin}` ... `{end}` is not in {names:#?}");
 }
 
