@@ -392,7 +392,7 @@ fn the_guide_is_followed() {
     let shown = "$ hitm cc -O2 -pthread counter.c -o counter\n$ hitm exec --lines 1 ./counter 64\n";
     require_nearly(&outputs[0], &of_the_guide(shown));
     assert!(outputs[1].contains("baseline    local-first  15.5 "), "the page tells another time: {}", outputs[1]);
-    // Who waits for a mutex at which time depends on where a build puts the program's data: other
+    // Which thread waits for a mutex, and when, depends on where a build puts the data: other
     // counts, the same lines and fields.
     let page = of_the_guide("$ hitm exec --cpus 64 --lines 2 ./queue 64\n");
     let hottest = ["\nfutex_bucket, 0  ", "\nQueue of main queue.cc:16 #0, 0  ", "lock._M_mutex.__data.__lock\n"];
