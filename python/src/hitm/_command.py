@@ -74,7 +74,7 @@ def version() -> str:
 
 def text(value: Any) -> str:
     """Return a value as an option takes it; several are joined by commas."""
-    if isinstance(value, (list, tuple, range)):
+    if isinstance(value, Iterable) and not isinstance(value, str):
         return ",".join(text(one) for one in value)
     return str(value)
 

@@ -144,9 +144,9 @@ def run(
     words = _command.cases(
         machine=machine,
         model=model,
-        cpus=_listed(cpus),
-        mitigation=_listed(mitigation),
-        arbitration=_listed(arbitration),
+        cpus=cpus,
+        mitigation=mitigation,
+        arbitration=arbitration,
         seeds=seeds,
         seed=seed,
         duration=duration,
@@ -160,8 +160,3 @@ def run(
             ["run", *workload.split(), *words, *_command.options(own), "--json", str(path)], progress=progress
         )
         return load(path)
-
-
-def _listed(value: Any) -> Any:
-    """Return several values as a list; text and numbers as they are."""
-    return value if value is None or isinstance(value, (str, int)) else list(value)

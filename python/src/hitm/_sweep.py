@@ -139,9 +139,9 @@ def sweep(
     words += _command.cases(
         machine=machine,
         model=model,
-        cpus=_listed(cpus),
-        mitigation=_listed(mitigation),
-        arbitration=_listed(arbitration),
+        cpus=cpus,
+        mitigation=mitigation,
+        arbitration=arbitration,
         seeds=seeds,
         seed=seed,
         duration=duration,
@@ -177,7 +177,3 @@ def open_sweep(folder: str | Path) -> Sweep:
     made = Sweep(place, words)
     made.collect()
     return made
-
-
-def _listed(value: Any) -> Any:
-    return value if value is None or isinstance(value, (str, int)) else list(value)

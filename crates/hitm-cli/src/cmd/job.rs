@@ -1,7 +1,6 @@
 //! `hitm job`: one run as a value.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::{fs, io};
 
 use clap::{Args, CommandFactory, FromArgMatches};
@@ -148,9 +147,9 @@ impl Prepared {
         let hitm = Hitm::from_arg_matches(&matches).map_err(|error| Failure::usage(&error.format(&mut command)))?;
         let Command::Run(run) = hitm.command else { unreachable!("the line says `run`") };
         let single = run.single()?;
+        check_anywhere(&single.whole)?;
         let [warm_up, duration] = single.times();
-        let model = single.model().to_vec();
-        let whole = of_case(&single.case, &single.whole, warm_up, duration, &model)?;
+        let whole = of_case(&single.case, &single.whole, warm_up, duration, single.model());
         // The command of the result is that of the form with every default, however it was written.
         if whole == *job { Ok(Self { job: whole, single, command: words }) } else { Self::of(&whole) }
     }
@@ -180,34 +179,40 @@ fn version() -> String {
     }
 }
 
-/// Returns the job that makes `case`, whose machine is `whole` or a part of it.
+/// Checks that any host has the machine.
 ///
 /// # Errors
-/// When the machine was read from a file, or is the host: another host does not have it.
-pub(crate) fn of_case(
-    case: &Case,
-    whole: &Arc<Topology>,
-    warm_up: Option<Span>,
-    duration: Option<Span>,
-    model: &[(String, f64)],
-) -> Result<Job, Failure> {
+/// When it was read from a file, or is the host: another host does not have it.
+pub(crate) fn check_anywhere(whole: &Topology) -> Result<(), Failure> {
     let name = whole.name();
     let is_anywhere = name != "this"
         && !Path::new(name).exists()
         && hitm_topology::parse(name).is_ok_and(|other| other.source() == whole.source());
-    if !is_anywhere {
-        return Err(Failure::new(format!(
-            "machine `{name}`: a job names a preset or an hwloc synthetic string, which are the same on every host; \
-             describe the machine by such a string"
-        )));
+    if is_anywhere {
+        return Ok(());
     }
+    Err(Failure::new(format!(
+        "machine `{name}`: a job names a preset or an hwloc synthetic string, which are the same on every host; \
+         describe the machine by such a string"
+    )))
+}
+
+/// Returns the job that makes `case`, whose machine is `whole` or a part of it. Any host has the
+/// machine: see [`check_anywhere`].
+pub(crate) fn of_case(
+    case: &Case,
+    whole: &Topology,
+    warm_up: Option<Span>,
+    duration: Option<Span>,
+    model: &[(String, f64)],
+) -> Job {
     let text = |span: Span| format!("{}ns", span.as_picos() / 1_000);
-    Ok(Job {
+    Job {
         schema: JOB.to_owned(),
         version: version(),
         workload: case.workload.name().to_owned(),
         options: case.workload.options().split_whitespace().map(str::to_owned).collect(),
-        machine: name.to_owned(),
+        machine: whole.name().to_owned(),
         cpus: case.topology.cpus(),
         arbitration: case.arbitration.name().into_owned(),
         mitigation: case.mitigation.name().to_owned(),
@@ -216,7 +221,7 @@ pub(crate) fn of_case(
         warm_up: warm_up.map(text),
         duration: duration.map(text),
         seed: case.workload.seed(),
-    })
+    }
 }
 
 /// Returns the command line that makes the job's run.

@@ -28,7 +28,8 @@ pub struct Bench {
     /// Parameters of the model with other values, for machines that have them.
     pub model: Vec<(String, f64)>,
     /// The place of each other parameter in its range; `None` for the tables' values. With it, the
-    /// policy is one that the family's measurements allow, and not [`arbitration`](Self::arbitration).
+    /// policy is one that the family's measurements allow, and not that of
+    /// [`arbitration`](Self::arbitration).
     pub draw: Option<Draw>,
 }
 

@@ -151,11 +151,40 @@ impl Rival for Tokio {
     }
 }
 
-/// async-executor, with threads that run it, and async-channel.
-pub(crate) struct AsyncExecutor {
-    executor: Arc<async_executor::Executor<'static>>,
+/// Threads that run an executor until this is dropped.
+struct Threads {
     stop: async_channel::Sender<()>,
     threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Starts them. `run` runs the executor until it receives, or may not receive any more.
+    fn start(
+        run: impl Fn(async_channel::Receiver<()>) -> Result<(), async_channel::RecvError> + Clone + Send + 'static,
+    ) -> Self {
+        let (stop, stopped) = async_channel::bounded::<()>(1);
+        let thread = |_| {
+            let (run, stopped) = (run.clone(), stopped.clone());
+            std::thread::spawn(move || assert!(run(stopped).is_err(), "nothing is sent"))
+        };
+        Self { threads: (0..threads()).map(thread).collect(), stop }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop.close();
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
+
+/// async-executor, with threads that run it, and async-channel.
+pub(crate) struct AsyncExecutor {
+    // Dropped first: the threads end before the executor does.
+    _threads: Threads,
+    executor: Arc<async_executor::Executor<'static>>,
 }
 
 #[derive(Clone)]
@@ -178,15 +207,9 @@ impl Rival for AsyncExecutor {
 
     fn start() -> Self {
         let executor = Arc::new(async_executor::Executor::new());
-        let (stop, stopped) = async_channel::bounded::<()>(1);
-        let thread = |_| {
-            let (executor, stopped) = (executor.clone(), stopped.clone());
-            std::thread::spawn(move || {
-                let closed = futures_lite::future::block_on(executor.run(stopped.recv()));
-                assert!(closed.is_err(), "nothing is sent");
-            })
-        };
-        Self { threads: (0..threads()).map(thread).collect(), executor, stop }
+        let own = executor.clone();
+        let threads = Threads::start(move |stopped| futures_lite::future::block_on(own.run(stopped.recv())));
+        Self { executor, _threads: threads }
     }
 
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
@@ -214,20 +237,10 @@ impl Rival for AsyncExecutor {
     }
 }
 
-impl Drop for AsyncExecutor {
-    fn drop(&mut self) {
-        self.stop.close();
-        for thread in self.threads.drain(..) {
-            drop(thread.join());
-        }
-    }
-}
-
 /// async-executor's executor that lives as long as the program, with threads that run it.
 pub(crate) struct StaticExecutor {
+    _threads: Threads,
     executor: &'static async_executor::StaticExecutor,
-    stop: async_channel::Sender<()>,
-    threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Rival for StaticExecutor {
@@ -237,15 +250,8 @@ impl Rival for StaticExecutor {
 
     fn start() -> Self {
         let executor = async_executor::Executor::new().leak();
-        let (stop, stopped) = async_channel::bounded::<()>(1);
-        let thread = |_| {
-            let stopped = stopped.clone();
-            std::thread::spawn(move || {
-                let closed = futures_lite::future::block_on(executor.run(stopped.recv()));
-                assert!(closed.is_err(), "nothing is sent");
-            })
-        };
-        Self { threads: (0..threads()).map(thread).collect(), executor, stop }
+        let threads = Threads::start(move |stopped| futures_lite::future::block_on(executor.run(stopped.recv())));
+        Self { executor, _threads: threads }
     }
 
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
@@ -270,14 +276,5 @@ impl Rival for StaticExecutor {
     fn pipe(_: &Self::Handle, capacity: usize) -> Self::Pipe {
         let (sender, receiver) = async_channel::bounded(capacity);
         ChannelPipe(sender, receiver)
-    }
-}
-
-impl Drop for StaticExecutor {
-    fn drop(&mut self) {
-        self.stop.close();
-        for thread in self.threads.drain(..) {
-            drop(thread.join());
-        }
     }
 }

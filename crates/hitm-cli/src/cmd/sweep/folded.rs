@@ -1,7 +1,7 @@
 //! The results of jobs, from a folder that other programs fill: in any order, by any number of
 //! them, again and again while it grows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,9 @@ impl Folded {
     /// When the folder cannot be read, a file of it was changed, or two files differ about one job.
     pub(super) fn read(jobs: Vec<Job>, folder: &Path) -> Result<Self, Failure> {
         let mut folded = Self::none(jobs);
-        let mut from: BTreeMap<String, (PathBuf, Done)> = BTreeMap::new();
+        let keys: BTreeSet<String> = folded.jobs.iter().map(|(key, _)| key.clone()).collect();
+        // Of a result only the run is kept: a thousand whole results do not fit into memory.
+        let mut from: BTreeMap<String, PathBuf> = BTreeMap::new();
         let mut seen = Seen::default();
         for path in files(folder)? {
             let fail = |why: &dyn std::fmt::Display| {
@@ -63,16 +65,17 @@ impl Folded {
                 }
                 Err(why) => return Err(fail(&why)),
             };
-            if !folded.jobs.iter().any(|(key, _)| *key == done.key) {
+            if !keys.contains(&done.key) {
                 seen.others += 1;
                 continue;
             }
             match from.get(&done.key) {
                 None => {
-                    from.insert(done.key.clone(), (path, done));
+                    from.insert(done.key.clone(), path);
+                    folded.runs.insert(done.key, done.run);
                 }
-                Some((_, other)) if *other == done => seen.twice.push(name),
-                Some((other, _)) => {
+                Some(other) if is_of(other, &done) => seen.twice.push(name),
+                Some(other) => {
                     return Err(fail(&format!(
                         "it is of the same job as `{}`, and says otherwise: one of them is wrong",
                         other.display()
@@ -80,7 +83,6 @@ impl Folded {
                 }
             }
         }
-        folded.runs = from.into_iter().map(|(key, (_, done))| (key, done.run)).collect();
         folded.tell(folder, &seen);
         Ok(folded)
     }
@@ -124,6 +126,11 @@ impl Folded {
             let _closed = writeln!(stderr, "hitm: {line}");
         }
     }
+}
+
+/// Returns whether the file at `path` has this result too.
+fn is_of(path: &Path, done: &Done) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| Done::read(&text).is_ok_and(|other| other == *done))
 }
 
 /// Returns the results in a folder, by name. A file that is being written has another ending.

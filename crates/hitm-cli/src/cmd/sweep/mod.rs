@@ -214,8 +214,9 @@ impl SweepArgs {
     fn jobs(&self, families: &[Family]) -> Result<Vec<Job>, Failure> {
         let times = self.cases.setting(HostArg::Simulated);
         let model = self.cases.machine.model();
+        families.iter().try_for_each(|family| job::check_anywhere(&family.whole))?;
         let cases = families.iter().flat_map(|family| family.points.iter().flatten().map(|case| (&family.whole, case)));
-        cases.map(|(whole, case)| job::of_case(case, whole, times.warm_up, times.measured, model)).collect()
+        Ok(cases.map(|(whole, case)| job::of_case(case, whole, times.warm_up, times.measured, model)).collect())
     }
 
     /// Draws the curve, if there is one.
