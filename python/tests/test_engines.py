@@ -68,6 +68,23 @@ def test_dask_with_a_worker_that_is_killed(expect: str, tmp_path) -> None:
     assert sweep.json() == expect
 
 
+def test_dask_tries_a_failed_job_once(tmp_path, monkeypatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    jobs = hitm.jobs([{"workload": "cyclic", "machine": "pack:1 l3:1 core:4 pu:2"}])
+    tries = tmp_path / "tries"
+    failing = tmp_path / "hitm"
+    failing.write_text(f"#!/bin/sh\necho one >> {tries}\necho 'hitm: it stalled' >&2\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setenv("HITM", str(failing))
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster, distributed.Client(cluster) as client:
+        batch = hitm.Batch(tmp_path / "batch", jobs)
+        batch.run(Dask(client))
+    assert str(batch.failures[jobs[0].key]) == "hitm: it stalled"
+    assert tries.read_text() == "one\n"
+
+
 def test_ray_with_a_worker_that_is_killed(expect: str, tmp_path) -> None:
     ray = pytest.importorskip("ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)

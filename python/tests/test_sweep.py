@@ -78,6 +78,25 @@ def test_torn_results_run_again_and_changed_ones_are_refused(question, tmp_path)
         sweep.json()
 
 
+def test_a_torn_table_is_written_again(question, tmp_path) -> None:
+    sweep = hitm.sweep("cyclic", folder=tmp_path / "s", engine=Local(2, progress=False), **question)
+    expect = {name: getattr(sweep, name)("arrow") for name in ("runs", "lines", "fields")}
+    for name in expect:
+        torn, empty = sorted((tmp_path / "s" / name).glob("*.parquet"))[:2]
+        torn.write_bytes(torn.read_bytes()[:-10])
+        empty.write_bytes(b"")
+    assert {name: getattr(sweep, name)("arrow") for name in expect} == expect
+
+
+def test_a_job_that_never_ends_is_stopped_at_the_limit(question, tmp_path) -> None:
+    machine = {"machine": "pack:2 l3:1 core:4 pu:2", "warm_up": "1ms"}
+    endless, short = hitm.jobs({"workload": "cyclic", "duration": length, **machine} for length in ("1000s", "5ms"))
+    batch = hitm.Batch(tmp_path, [endless, short])
+    batch.run(Local(2, limit=10, progress=False))
+    assert [job.key for job in batch.missing()] == [endless.key]
+    assert str(batch.failures[endless.key]) == "hitm job: no result after 10 s, the engine's limit for a job"
+
+
 def test_a_folder_belongs_to_one_sweep(question, tmp_path) -> None:
     hitm.sweep("cyclic", folder=tmp_path / "s", start=False, **question)
     with pytest.raises(ValueError, match="is of another sweep"):

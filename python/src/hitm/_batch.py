@@ -115,10 +115,30 @@ class Batch:
             pa.parquet.write_table(table, sink, compression="zstd")
             write(folder / f"{key}.parquet", sink.getvalue().to_pybytes())
 
+    def _mend(self, paths: Iterable[str]) -> bool:
+        """Write torn tables again from their results; without a result, remove them. Say if there were any."""
+        torn = []
+        for path in map(Path, paths):
+            try:
+                pa.parquet.read_metadata(path)
+            except (pa.ArrowInvalid, OSError):
+                torn.append(path)
+        for path in torn:
+            path.unlink()
+            done = self._read_done(path.stem)
+            if done is not None:
+                self._tabulate(path.stem, done)
+        return bool(torn)
+
     def _read(self, name: str, kind: str) -> Any:
         paths = sorted(str(path) for path in (self.folder / name).glob("[!.]*.parquet"))
         schema = pa.schema([_tables.KEY, *_tables.SCHEMAS[name]])
-        table = pa.dataset.dataset(paths, schema=schema, format="parquet").to_table() if paths else schema.empty_table()
+        try:
+            table = pa.dataset.dataset(paths, schema=schema, format="parquet").to_table()
+        except (pa.ArrowInvalid, OSError):
+            if not self._mend(paths):
+                raise
+            return self._read(name, kind)
         order = [(column, "ascending") for column in _tables.IDENTITY]
         return _tables.frame(table.sort_by(order), kind)
 

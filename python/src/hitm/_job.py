@@ -35,12 +35,15 @@ class Job:
         return f"{spec['workload']} {spec['mitigation']} {spec['machine']}@{spec['cpus']} seed {spec['seed']}"
 
 
-def run_job(line: str, started: Callable[[subprocess.Popen[str]], None] | None = None) -> str:
+def run_job(
+    line: str, limit: float | None = None, started: Callable[[subprocess.Popen[str]], None] | None = None
+) -> str:
     """Make the run of a specification and return its result, as ``hitm job`` writes it.
 
     This is what an engine runs on its workers: it needs the wheel there, and no shared folder.
+    A run that takes more than ``limit`` seconds is stopped; without a limit it may last for ever.
     ``started`` gets the process, so that whoever runs the job can stop it.
-    Raises :class:`JobError` when the run fails.
+    Raises :class:`JobError` when the run fails or reaches the limit.
     """
     process = subprocess.Popen(
         [_command.binary(), "job", "-"],
@@ -53,7 +56,11 @@ def run_job(line: str, started: Callable[[subprocess.Popen[str]], None] | None =
     if started:
         started(process)
     try:
-        out, messages = process.communicate(line)
+        out, messages = process.communicate(line, timeout=limit)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise JobError(f"hitm job: no result after {limit:g} s, the engine's limit for a job") from None
     except BaseException:
         process.kill()
         process.wait()
@@ -72,7 +79,7 @@ class Processes:
         self._running: set[subprocess.Popen[str]] = set()
         self._is_stopped = False
 
-    def run(self, line: str) -> str:
+    def run(self, line: str, limit: float | None) -> str:
         """Run a job, unless the engine was stopped."""
         own: list[subprocess.Popen[str]] = []
 
@@ -84,7 +91,7 @@ class Processes:
                     process.kill()
 
         try:
-            return run_job(line, started)
+            return run_job(line, limit, started)
         finally:
             with self._lock:
                 self._running.difference_update(own)

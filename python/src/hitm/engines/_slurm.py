@@ -37,7 +37,7 @@ class Slurm:
 
     ``options`` go to ``sbatch``, as in ``["--partition=short", "--time=10"]``. One task makes
     ``each`` runs. Whatever an array leaves undone is sent again, ``retries`` times. ``squeue`` shows
-    the progress, ``scancel`` stops the array.
+    the progress, ``scancel`` stops the array. Slurm itself stops a task at the limit of ``--time``.
     """
 
     def __init__(
