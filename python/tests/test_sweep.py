@@ -88,7 +88,7 @@ def test_a_torn_table_is_written_again(question, tmp_path) -> None:
     assert {name: getattr(sweep, name)("arrow") for name in expect} == expect
 
 
-def test_a_job_that_never_ends_is_stopped_at_the_limit(question, tmp_path) -> None:
+def test_a_job_that_never_ends_is_stopped_at_the_limit(tmp_path) -> None:
     machine = {"machine": "pack:2 l3:1 core:4 pu:2", "warm_up": "1ms"}
     endless, short = hitm.jobs({"workload": "cyclic", "duration": length, **machine} for length in ("1000s", "5ms"))
     batch = hitm.Batch(tmp_path, [endless, short])

@@ -117,25 +117,26 @@ class Batch:
 
     def _mend(self, paths: Iterable[str]) -> bool:
         """Write torn tables again from their results; without a result, remove them. Say if there were any."""
-        torn = []
+        found = False
         for path in map(Path, paths):
             try:
                 pa.parquet.read_metadata(path)
-            except (pa.ArrowInvalid, OSError):
-                torn.append(path)
-        for path in torn:
-            path.unlink()
-            done = self._read_done(path.stem)
-            if done is not None:
-                self._tabulate(path.stem, done)
-        return bool(torn)
+            except pa.ArrowInvalid:
+                found = True
+                # Without its table of runs, a result counts as new; that goes first, so that an
+                # interrupt here loses nothing.
+                (self.folder / "runs" / path.name).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+        if found:
+            self.collect()
+        return found
 
     def _read(self, name: str, kind: str) -> Any:
         paths = sorted(str(path) for path in (self.folder / name).glob("[!.]*.parquet"))
         schema = pa.schema([_tables.KEY, *_tables.SCHEMAS[name]])
         try:
             table = pa.dataset.dataset(paths, schema=schema, format="parquet").to_table()
-        except (pa.ArrowInvalid, OSError):
+        except pa.ArrowInvalid:
             if not self._mend(paths):
                 raise
             return self._read(name, kind)

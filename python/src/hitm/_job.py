@@ -58,13 +58,11 @@ def run_job(
     try:
         out, messages = process.communicate(line, timeout=limit)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
         raise JobError(f"hitm job: no result after {limit:g} s, the engine's limit for a job") from None
-    except BaseException:
+    finally:
+        # An interrupt stops the run too. A process that has ended is left as it is.
         process.kill()
         process.wait()
-        raise
     if process.returncode != 0:
         lines = messages.strip().splitlines()
         raise JobError(lines[-1] if lines else f"hitm job: it ended with status {process.returncode}")

@@ -18,9 +18,7 @@ class Local:
     A job that takes more than ``limit`` seconds is stopped, and fails.
     """
 
-    def __init__(
-        self, processes: int | None = None, *, limit: float | None = None, progress: bool = True
-    ) -> None:
+    def __init__(self, processes: int | None = None, *, limit: float | None = None, progress: bool = True) -> None:
         self.processes = processes or os.cpu_count() or 1
         self.limit = limit
         self.progress = progress
