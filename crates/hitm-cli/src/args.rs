@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hitm_machine::{Arbitration, Coherence, CostError, CostSet, Costs, Engine};
+use hitm_machine::{Arbitration, Coherence, CostError, CostSet, Costs};
 use hitm_memory::Span;
 use hitm_report::c2c::{self, Layout};
 use hitm_report::result::{Host, Run};
@@ -99,9 +99,6 @@ pub(crate) struct MachineArgs {
     /// times. `--json` writes all parameters.
     #[arg(long, value_name = "NAME=VALUE", global = true, value_parser = parameter)]
     model: Vec<(String, f64)>,
-    /// How the machine's time advances: events, or windows. docs/engine.md compares them.
-    #[arg(long, value_name = "ENGINE", default_value = "events", global = true, value_parser = engine, hide = true)]
-    pub(crate) engine: Engine,
     /// Random seed of the machine's jitter and of the workload.
     #[arg(long, value_name = "N", default_value_t = 1, global = true, allow_negative_numbers = true)]
     pub(crate) seed: u64,
@@ -223,12 +220,8 @@ impl MachineArgs {
     }
 
     /// Returns the options that only a simulated machine uses, and whether each was given.
-    pub(crate) fn simulated_only(&self) -> [(&'static str, bool); 3] {
-        [
-            ("--arbitration", !self.arbitration.is_empty()),
-            ("--model", !self.model.is_empty()),
-            ("--engine", self.engine != Engine::default()),
-        ]
+    pub(crate) fn simulated_only(&self) -> [(&'static str, bool); 2] {
+        [("--arbitration", !self.arbitration.is_empty()), ("--model", !self.model.is_empty())]
     }
 }
 
@@ -314,12 +307,6 @@ pub(crate) fn arbitration(text: &str) -> Result<Arbitration, String> {
         }),
         _ => Err("no such policy: take local-first, local-first:K or fifo".to_owned()),
     }
-}
-
-/// Parses an engine.
-fn engine(text: &str) -> Result<Engine, String> {
-    let known = [Engine::Events, Engine::Windows].into_iter().find(|engine| engine.name() == text);
-    known.ok_or_else(|| "no such engine: take events or windows".to_owned())
 }
 
 /// Numbers of CPUs: one, or the members of a range.

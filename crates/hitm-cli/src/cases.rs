@@ -138,7 +138,6 @@ impl CaseArgs {
             topology: topology.clone(),
             costs: costs.clone(),
             arbitration,
-            engine: self.machine.engine,
             coherence: self.coherence.unwrap_or_default(),
             mitigation,
             workload,

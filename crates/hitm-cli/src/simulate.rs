@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{
-    Account, Arbitration, Arrangement, Capacity, Clock, Config, Costs, Engine, Machine, Results, Simulated, Stalled,
-    Timeline,
+    Account, Arbitration, Arrangement, Capacity, Clock, Config, Costs, Machine, Results, Simulated, Stalled, Timeline,
 };
 use hitm_memory::{Span, Time};
 use hitm_report::relative::is_baseline;
@@ -27,7 +26,6 @@ pub(crate) struct Case {
     pub(crate) topology: Arc<Topology>,
     pub(crate) costs: Costs,
     pub(crate) arbitration: Arbitration,
-    pub(crate) engine: Engine,
     pub(crate) coherence: CoherenceArg,
     pub(crate) mitigation: Mitigation,
     pub(crate) workload: Arc<dyn Workload>,
@@ -141,9 +139,8 @@ impl Case {
         // A part of a machine is given by the machine's name and the number of CPUs.
         let part = topology.name().rsplit_once('@').filter(|(_, cpus)| *cpus == topology.cpus().to_string());
         let cpus = part.map_or_else(String::new, |(_, cpus)| format!("--cpus {cpus} "));
-        let engine = if self.engine == Engine::Windows { "--engine windows " } else { "" };
         format!(
-            "see it again, alone, with `{cpus}{engine}--arbitration {} --coherence {} --mitigation {} --seed {} --seeds 1{}`",
+            "see it again, alone, with `{cpus}--arbitration {} --coherence {} --mitigation {} --seed {} --seeds 1{}`",
             arbitration.name(),
             coherence.name(),
             mitigation.name(),
@@ -163,7 +160,6 @@ impl Case {
         Config {
             seed: self.workload.seed(),
             arbitration: self.arbitration,
-            engine: self.engine,
             coherence: self.coherence.model(),
             capacity: self.capacity,
             arrangements: self.arrangements.clone(),
@@ -231,9 +227,6 @@ impl Case {
         config: Config,
         run: impl FnOnce(&Machine, Box<dyn Fn(CpuId)>) -> Result<(), Stalled>,
     ) -> Result<Ran, Failure> {
-        if let Some(refusal) = config.refusal() {
-            return Err(Failure::new(format!("--engine {}: {refusal}", self.engine.name())));
-        }
         let machine = Machine::new(self.topology.clone(), self.costs.clone(), config).with_clock(clock.clone());
         if let Some((from, until)) = self.timeline {
             machine.keep_timeline(from, until);

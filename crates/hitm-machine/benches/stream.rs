@@ -2,7 +2,7 @@
 //! model alone, the whole machine, and a bare loop beside it that does as many switches and loads.
 //!
 //! ```text
-//! cargo bench -p hitm-machine --bench stream [-- --quick]
+//! cargo bench -p hitm-machine --bench stream [-- --quick] [ROUNDS]
 //! ```
 //!
 //! The stream is described in `pinned`. What this does not show: a scheduler's own data, which the
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hitm_machine::internals::{Directory, Outcome, Request};
-use hitm_machine::{Arbitration, Config, CostSet, Costs, Engine, Latencies, Totals};
+use hitm_machine::{Arbitration, Config, CostSet, Costs, Latencies, Totals};
 use hitm_topology::Topology;
 
 use self::pinned::{Access, LINES, stream};
@@ -66,13 +66,8 @@ fn replay_on_model(topology: &Topology, stream: &[Access], rounds: usize) -> (u6
 }
 
 /// The whole machine. Returns counts, bytes of the table of lines, seconds.
-fn replay_on_machine(
-    topology: &Arc<Topology>,
-    engine: Engine,
-    stream: &[Access],
-    rounds: usize,
-) -> (Totals, usize, f64) {
-    let (machine, main) = pinned::machine(topology, Config { engine, ..Config::default() }, stream, rounds);
+fn replay_on_machine(topology: &Arc<Topology>, stream: &[Access], rounds: usize) -> (Totals, usize, f64) {
+    let (machine, main) = pinned::machine(topology, Config::default(), stream, rounds);
     let begin = Instant::now();
     machine.run(main).expect("the stream ends");
     let seconds = begin.elapsed().as_secs_f64();
@@ -85,11 +80,6 @@ fn millions(count: u64) -> f64 {
 
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
-    // One engine alone, for a count of instructions.
-    let is_asked = |engine: &Engine| std::env::args().any(|argument| argument == engine.name());
-    let engines = [Engine::Events, Engine::Windows];
-    let asked: Vec<Engine> = engines.into_iter().filter(is_asked).collect();
-    let engines = if asked.is_empty() { engines.to_vec() } else { asked };
     let (runs, rounds) = if quick { (1, 2) } else { (5, 100) };
     // A number of rounds, to take one count of instructions from another.
     let rounds = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(rounds);
@@ -104,22 +94,19 @@ fn main() {
             millions(accesses) / seconds,
             millions(misses) / seconds
         );
-        for &engine in &engines {
-            let (totals, table_bytes, seconds) = replay_on_machine(&topology, engine, &stream, rounds);
-            let accesses = totals.accesses();
-            println!(
-                "  {:<13}  {:6.2} M accesses/s, {:5.2} M misses/s, {:.2} switches an access",
-                format!("{}:", engine.name()),
-                millions(accesses) / seconds,
-                millions(totals.misses.count()) / seconds,
-                totals.resumes as f64 / accesses as f64
-            );
-            let bare = bare::seconds(480, totals.resumes, accesses, table_bytes);
-            println!(
-                "  bare loop:     {:6.2} M accesses/s; the machine takes {:.1} times as long",
-                millions(accesses) / bare,
-                seconds / bare
-            );
-        }
+        let (totals, table_bytes, seconds) = replay_on_machine(&topology, &stream, rounds);
+        let accesses = totals.accesses();
+        println!(
+            "  whole machine: {:6.2} M accesses/s, {:5.2} M misses/s, {:.2} switches an access",
+            millions(accesses) / seconds,
+            millions(totals.misses.count()) / seconds,
+            totals.resumes as f64 / accesses as f64
+        );
+        let bare = bare::seconds(480, totals.resumes, accesses, table_bytes);
+        println!(
+            "  bare loop:     {:6.2} M accesses/s; the machine takes {:.1} times as long",
+            millions(accesses) / bare,
+            seconds / bare
+        );
     }
 }

@@ -23,33 +23,9 @@ pub enum Coherence {
     Free,
 }
 
-/// How a machine's time advances. Either gives results of the same distribution; see
-/// `docs/engine.md`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Engine {
-    /// From event to event: the earliest CPU has its turn.
-    #[default]
-    Events,
-    /// In windows that are so short that no CPU learns in one what another does in it.
-    Windows,
-}
-
-impl Engine {
-    /// Returns the name in commands: `events` or `windows`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Windows => "windows",
-        }
-    }
-}
-
 /// The setting of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How time advances.
-    pub engine: Engine,
     /// Seeds the jitter, the start phases and the faults.
     pub seed: u64,
     /// The arbitration policy: which CPU a contended line serves next.
@@ -94,7 +70,6 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            engine: Engine::default(),
             seed: 1,
             arbitration: Arbitration::default(),
             coherence: Coherence::default(),
@@ -112,23 +87,6 @@ impl Default for Config {
             look_ahead: true,
             fast_path: true,
             livelock_after: 100_000_000,
-        }
-    }
-}
-
-impl Config {
-    /// Returns why no machine can have this setting, if that is so: the engine of windows does not
-    /// cover caches with sizes, nor the race detector.
-    #[must_use]
-    pub fn refusal(&self) -> Option<&'static str> {
-        match self {
-            Self { engine: Engine::Windows, capacity: Some(_), .. } => {
-                Some("the engine of windows has no caches with sizes: use the engine of events")
-            }
-            Self { engine: Engine::Windows, check_races: true, .. } => {
-                Some("the engine of windows has no race detector: use the engine of events")
-            }
-            _ => None,
         }
     }
 }

@@ -14,7 +14,6 @@ mod paths;
 mod quick;
 mod spinners;
 mod stores;
-mod windows;
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -28,11 +27,10 @@ use self::ahead::Ahead;
 use self::paths::Behind;
 use self::quick::Quick;
 use self::spinners::Spinners;
-use self::windows::Windows;
 use crate::account::{Account, Part};
 use crate::arena::{Arena, Extent};
 use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
-use crate::config::{self, Coherence, Config};
+use crate::config::{Coherence, Config};
 use crate::costs::Costs;
 use crate::counts::{Levels, Remote};
 use crate::cpu::{Cpu, LoadWindow, Waits};
@@ -133,8 +131,6 @@ pub(crate) struct Engine {
     pub(crate) current: u32,
     /// How far it may run.
     ahead: Ahead,
-    /// Time in windows, if that is how this engine works.
-    pub(crate) windows: Windows,
     /// Between which times is measured: see [`Config::measure_from`].
     measured: (u64, u64),
     /// By CPU: the other threads of its core.
@@ -180,12 +176,7 @@ impl Engine {
         let overlapped = costs.structure.overlapped_misses.value as u32;
         let paths = PathCosts::of(&costs, config.jitter);
         let follow_ups = costs.structure.follow_up_hits.value as u8;
-        let is_windowed = config.engine == config::Engine::Windows;
-        let windows = if is_windowed { Windows::on(&latencies) } else { Windows::off() };
         let mut directory = Directory::new(latencies, config.arbitration, follow_ups, config.seed);
-        if is_windowed {
-            directory = directory.with_hashed_variation();
-        }
         let has_capacity = config.capacity.is_some();
         if let Some(capacity) = &config.capacity {
             directory = directory.with_capacity(capacity);
@@ -209,8 +200,7 @@ impl Engine {
             timeline: None,
             exchanges: Exchanges::new(&topology),
             current: 0,
-            ahead: if is_windowed { Ahead::unbounded() } else { Ahead::new() },
-            windows,
+            ahead: Ahead::new(),
             measured: (config.measure_from.as_picos(), config.measure_until.as_picos()),
             other_threads: topology.cpu_ids().map(others).collect(),
             turn_entered: false,
@@ -330,7 +320,7 @@ impl Engine {
         cpu.clock = self.ended_at + cpu.random.below(spread + 1);
         cpu.finished = false;
         let clock = cpu.clock;
-        self.give_turn(number, clock);
+        self.event_queue.set(number, clock);
         self.directory.wakes(number, clock);
     }
 
@@ -347,9 +337,6 @@ impl Engine {
 
     /// Whether all that is measured comes before `turn`.
     pub(crate) fn is_measured_until(&self, turn: Turn) -> bool {
-        if self.windows.is_on {
-            return turn != Turn::Nothing && self.window_is_over();
-        }
         match turn {
             Turn::Cpu(_, time) | Turn::Event(time, _) => self.is_over(time),
             Turn::Nothing => false,
@@ -375,26 +362,19 @@ impl Engine {
         }
     }
 
-    /// What happens next.
-    pub(crate) fn next_turn(&mut self) -> Turn {
-        if self.windows.is_on { self.next_in_windows() } else { self.event_queue.next() }
-    }
-
     /// `cpu` has its turn.
     pub(crate) fn begin_turn(&mut self, cpu: u32, time: u64) {
         self.current = cpu;
         self.cpu().turn = time;
         self.resumes += 1;
-        if !self.windows.is_on {
-            self.cpu().overwritten.clear();
-            let horizon = self.event_queue.begin(cpu);
-            self.look_ahead_to(horizon);
-        }
+        self.cpu().overwritten.clear();
+        let horizon = self.event_queue.begin(cpu);
+        self.look_ahead_to(horizon);
     }
 
     /// The current CPU, which is about to be left, has its next turn at `time`.
     fn resume_at(&mut self, time: u64) {
-        self.give_turn(self.current, time);
+        self.event_queue.set(self.current, time);
         self.turn_entered = true;
     }
 
@@ -402,12 +382,10 @@ impl Engine {
     /// another CPU gives it one.
     pub(crate) fn end_turn(&mut self) {
         if !std::mem::take(&mut self.turn_entered) {
-            self.give_turn(self.current, NEVER);
+            self.event_queue.set(self.current, NEVER);
         }
-        if !self.windows.is_on {
-            // No bounds are lowered until the next turn begins.
-            self.ahead = Ahead::new();
-        }
+        // No bounds are lowered until the next turn begins.
+        self.ahead = Ahead::new();
     }
 
     /// The time of the turn that the current CPU has.
@@ -471,22 +449,13 @@ impl Engine {
 
     /// Something was entered that may come before the current CPU's next action.
     fn entered(&mut self, cpu: u32, time: u64) {
-        self.give_turn(cpu, time);
-        if !self.windows.is_on && cpu != self.current {
+        self.event_queue.set(cpu, time);
+        if cpu != self.current {
             self.lower_horizon(TurnKey::new(time, cpu));
         }
     }
 
-    /// `cpu` has its turn at `time`.
-    #[inline]
-    fn give_turn(&mut self, cpu: u32, time: u64) {
-        if self.windows.is_on { self.give_turn_in_windows(cpu, time) } else { self.event_queue.set(cpu, time) }
-    }
-
     fn enter_event(&mut self, time: u64, event: Event) {
-        if self.windows.is_on {
-            return self.enter_own(time, event);
-        }
         self.event_queue.enter(time, event);
         self.lower_horizon(EventQueue::after_event(time));
     }

@@ -81,7 +81,7 @@ impl Event {
     /// The event as a number, by which events of one time are ordered: kind, then CPU or line, then
     /// the rest. Requests that a CPU made at different times may arrive at one: their places say in
     /// which order the host came to them, so their lines go first.
-    pub(crate) fn pack(self) -> u64 {
+    fn pack(self) -> u64 {
         let pack = |kind: u64, first: u32, second: u32| kind << 61 | u64::from(first) << 32 | u64::from(second);
         match self {
             Self::Commit { cpu } => pack(0, cpu, 0),

@@ -63,7 +63,7 @@ mod world;
 pub use account::{Account, Part};
 pub use clock::Clock;
 pub use coherence::{Arbitration, Distance, Kind, Latencies, Moves};
-pub use config::{Coherence, Config, Engine};
+pub use config::{Coherence, Config};
 pub use costs::{
     ARBITRATION, CacheSize, Capacity, Cost, CostByHops, CostError, CostSet, Costs, Draw, Family, Paths, Policies,
     Range, SEED, Structure, families, policy,

@@ -99,14 +99,8 @@ type VirtualCpu = Coroutine<(), (), Result<(), Payload>, ColouredStack>;
 
 impl Machine {
     /// Makes a machine whose CPUs have not started.
-    ///
-    /// # Panics
-    /// When its engine does not cover the setting: see [`Config::refusal`].
     #[must_use]
     pub fn new(topology: Arc<Topology>, costs: Costs, config: Config) -> Self {
-        if let Some(refusal) = config.refusal() {
-            panic!("{refusal}");
-        }
         Self { world: Box::new(World::new(Engine::new(topology, costs, config))), clock: Arc::default() }
     }
 
@@ -139,12 +133,8 @@ impl Machine {
     /// Lets a program run here with its own memory: every address that no placed object has is the
     /// program's. A load or store of the program that finds its line takes `issue`, or its latency
     /// if that is less. See [`program`](crate::program). Returns the permit of the CPU that runs.
-    ///
-    /// # Panics
-    /// When the machine's engine is [`Engine::Windows`](crate::Engine::Windows).
     pub fn open_to_program(&self, issue: Span) -> Rc<Permit> {
         let mut engine = self.world.engine.borrow_mut();
-        assert!(!engine.windows.is_on, "the engine of windows runs no programs: use the engine of events");
         engine.pages.are_open = true;
         engine.pages.issue_cost = issue.as_picos();
         let is_on = engine.config.fast_path;
@@ -275,7 +265,7 @@ impl Machine {
         let mut alive = coroutines.len();
         while alive > 0 {
             let mut engine = self.world.engine.between_turns();
-            let turn = engine.next_turn();
+            let turn = engine.event_queue.next();
             if end == End::Measured && engine.is_measured_until(turn) {
                 engine.book_waits();
                 return Ok(Ok(()));

@@ -65,8 +65,6 @@ pub(crate) struct World {
     pub(crate) engine: EngineCell,
     /// Whether the race detector is at work.
     checks_races: bool,
-    /// Whether the engine is the one of windows.
-    is_windowed: bool,
     /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses
     /// cost nothing.
     pub(crate) current: Cell<Option<u32>>,
@@ -86,7 +84,6 @@ impl World {
         let cpus = engine.cpus.len();
         Self {
             checks_races: engine.races.is_some(),
-            is_windowed: engine.windows.is_on,
             engine: EngineCell(RefCell::new(engine)),
             current: Cell::new(None),
             yielders: vec![Cell::new(None); cpus].into(),
@@ -151,9 +148,6 @@ impl World {
     /// to the machine; for a load, its value when it is one that only this CPU knows yet.
     #[inline(never)]
     pub(crate) fn touch(&self, touch: &Touch) -> Issue {
-        if self.is_windowed {
-            return self.touch_in_window(touch);
-        }
         let found = self.engine.borrow_mut().find(touch);
         match found {
             Found::Here => return Issue::Now,
@@ -161,29 +155,6 @@ impl World {
             Found::No => {}
         }
         self.touch_any(touch)
-    }
-
-    /// The same, with the engine of windows.
-    fn touch_in_window(&self, touch: &Touch) -> Issue {
-        loop {
-            let issued = self.engine.borrow_mut().access(touch);
-            match issued {
-                Issue::Later => self.suspend(),
-                Issue::Drain => {
-                    self.suspend();
-                    self.engine.borrow_mut().stores_drained();
-                }
-                Issue::Wait => {
-                    self.suspend();
-                    self.engine.borrow_mut().granted(touch);
-                    return issued;
-                }
-                Issue::Unknown => {
-                    panic!("{}: a word of the simulated world is outside the machine's memory", touch.site)
-                }
-                _ => return issued,
-            }
-        }
     }
 
     /// Tells the race detector, if there is one, of what has been done.

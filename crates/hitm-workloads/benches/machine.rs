@@ -4,10 +4,10 @@
 //! CPUs.
 //!
 //! ```text
-//! cargo bench -p hitm-workloads --bench machine [-- --quick] [--only-480] [windows] [MICROSECONDS]
+//! cargo bench -p hitm-workloads --bench machine [-- --quick] [--only-480] [MICROSECONDS]
 //! ```
 //!
-//! `windows` takes the engine of windows. A number is the measured stretch of 480 CPUs: the
+//! A number is the measured stretch of 480 CPUs: the
 //! instructions of one length less those of another are those of the accesses between.
 //!
 //! One host thread does all the work: a campaign runs several machines side by side, each on a
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use hitm::{Handle, Mitigation};
-use hitm_machine::{Config, CostSet, Costs, Engine, Machine, Results, Simulated};
+use hitm_machine::{Config, CostSet, Costs, Machine, Results, Simulated};
 use hitm_memory::Span;
 use hitm_topology::Topology;
 use hitm_workloads::ffmpeg::{self, Ffmpeg, Profile};
@@ -35,11 +35,11 @@ const WARM_UP: Span = Span::from_micros(2_000);
 
 /// Runs the baseline for `measured`. Returns the counts since its start, the bytes of the table of
 /// lines, and the seconds that it took.
-fn run(topology: &Arc<Topology>, engine: Engine, measured: Span) -> (Results, usize, f64) {
+fn run(topology: &Arc<Topology>, measured: Span) -> (Results, usize, f64) {
     let begin = Instant::now();
     let window = Window { warm_up: WARM_UP, measured };
     // Accesses are counted from the start: the rate is that of the whole run.
-    let config = Config { engine, measure_until: window.end().since(hitm::Time::START), ..Config::default() };
+    let config = Config { measure_until: window.end().since(hitm::Time::START), ..Config::default() };
     let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
     let mitigation = Mitigation::parse("baseline").expect("a mitigation");
     let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &mitigation, None));
@@ -64,22 +64,16 @@ fn machine(cpus: usize) -> Arc<Topology> {
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let given = std::env::args().find_map(|argument| argument.parse::<u64>().ok());
-    let is_windowed = std::env::args().any(|argument| argument == Engine::Windows.name());
-    let engine = if is_windowed { Engine::Windows } else { Engine::Events };
     let mut measured = Span::from_micros(given.unwrap_or(if quick { 1_000 } else { 16_000 }));
     let (results, table_bytes, seconds) = loop {
-        let (results, table_bytes, seconds) = run(&machine(480), engine, measured);
+        let (results, table_bytes, seconds) = run(&machine(480), measured);
         if quick || given.is_some() || results.totals.accesses() >= ENOUGH {
             break (results, table_bytes, seconds);
         }
         measured = measured * 2;
     };
     let totals = results.totals;
-    println!(
-        "480 CPUs, baseline, engine of {}, {measured} after {WARM_UP}, kernel share {:.3}",
-        engine.name(),
-        results.account.kernel_share()
-    );
+    println!("480 CPUs, baseline, {measured} after {WARM_UP}, kernel share {:.3}", results.account.kernel_share());
     println!(
         "  {:.1} M accesses, {:.1} M misses, {seconds:.2} s",
         millions(totals.accesses()),
@@ -106,7 +100,7 @@ fn main() {
     println!("wall time of {stretch} after {WARM_UP}:");
     // In ascending order, so that the largest size so far is the peak of the memory.
     for cpus in [2, 8, 32, 128, 480, 1_024, 2_048, 4_096] {
-        let (results, _, seconds) = run(&machine(cpus), engine, stretch);
+        let (results, _, seconds) = run(&machine(cpus), stretch);
         let accesses = results.totals.accesses();
         let peak = peak_mib().map_or("peak memory unknown here".to_owned(), |mib| format!("at most {mib} MiB so far"));
         println!("  {cpus:5} CPUs: {seconds:6.2} s, {:.2} M accesses/s, {peak}", millions(accesses) / seconds);

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use clap::Args;
-use hitm_machine::{Arbitration, Engine};
+use hitm_machine::Arbitration;
 use hitm_report::columns::{Align, Columns, short};
 use hitm_report::plot::{Plot, Series};
 use hitm_report::relative::relate;
@@ -282,9 +282,6 @@ impl Exec {
             .collect::<Result<_, _>>()?;
         let machines = self.machine.sizes(HostArg::Simulated, &|whole| vec![whole.cpus()])?;
         let arbitrations = self.machine.arbitrations()?;
-        if self.machine.engine == Engine::Windows {
-            return Err(Failure::new("--engine windows: it runs no programs; leave the option out".to_owned()));
-        }
         for number in self.numbers()? {
             for (whole, topology) in
                 machines.iter().flat_map(|(whole, parts)| parts.iter().map(move |part| (whole, part)))

@@ -59,12 +59,6 @@ pub(crate) fn machine(
     rounds: usize,
 ) -> (Machine, impl Fn(CpuId) + 'static) {
     let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
-    let main = main(&machine, stream, rounds);
-    (machine, main)
-}
-
-/// The stream's lines on `machine`, and what its CPUs do.
-pub(crate) fn main(machine: &Machine, stream: &[Access], rounds: usize) -> impl Fn(CpuId) + use<> + 'static {
     let fields = || vec![Field::word("word", 0, 4, "touched by the stream")];
     let make = |_| <Simulated as Memory>::Atomic::<u32>::new(0);
     let lines = 0..LINES;
@@ -72,7 +66,7 @@ pub(crate) fn main(machine: &Machine, stream: &[Access], rounds: usize) -> impl 
         .enter(|| lines.map(|_| PlacedSlice::<Simulated, _>::new("line", None, None, 1, &fields, make)).collect());
     let own = |cpu| stream.iter().filter(|access| access.cpu == cpu).copied().collect();
     let by_cpu: Vec<Vec<Access>> = (0..CPUS).map(own).collect();
-    move |cpu: CpuId| {
+    let main = move |cpu: CpuId| {
         // Relaxed throughout: nothing is published, the words are there to be touched.
         let order = Ordering::Relaxed;
         for access in std::iter::repeat_n(&by_cpu[cpu.index()], rounds).flatten() {
@@ -86,5 +80,6 @@ pub(crate) fn main(machine: &Machine, stream: &[Access], rounds: usize) -> impl 
                 Kind::Rmw => drop(word.fetch_add(1, order)),
             }
         }
-    }
+    };
+    (machine, main)
 }

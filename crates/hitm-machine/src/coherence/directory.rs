@@ -5,10 +5,8 @@ mod capacity;
 mod check;
 mod contended;
 mod hit;
-mod windows;
 
 use self::contended::Contended;
-pub(crate) use self::hit::Found;
 use super::caches::Caches;
 use super::copies::Copies;
 use super::line::{Line, NO_ENTRY, NO_THREAD, Packed, State};
@@ -29,8 +27,6 @@ pub struct Directory {
     tickets: u64,
     /// Counts transfers.
     transfers: u64,
-    /// Whether a transfer's variation depends on its request instead of the count.
-    is_hashed: bool,
     seed: u64,
 }
 
@@ -51,18 +47,16 @@ impl Directory {
             caches: None,
             tickets: 0,
             transfers: 0,
-            is_hashed: false,
             seed,
         }
     }
 
-    /// Returns `transfer`, for `request`, with its variation.
-    fn varied(&mut self, request: &Request, transfer: u64) -> u64 {
+    /// Returns `transfer` with its variation.
+    fn varied(&mut self, transfer: u64) -> u64 {
         self.transfers += 1;
         // SplitMix64 of the count. Transfers are counted in the order of time, so a seed always
         // gives the same variations.
-        let number = if self.is_hashed { request.number() } else { self.transfers };
-        let mut draw = (self.seed ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut draw = (self.seed ^ self.transfers).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         draw = (draw ^ draw >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         draw = (draw ^ draw >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         self.latencies.varied(transfer, draw ^ draw >> 31)
@@ -302,9 +296,6 @@ impl Directory {
         contended.queue.push(domain, request, self.tickets);
         self.tickets += 1;
         let due = !std::mem::replace(&mut contended.decision_due, true);
-        if due {
-            contended.asked_at = request.time;
-        }
         (Outcome::Queued, due.then(|| line.busy_until.max(request.time)))
     }
 
@@ -392,7 +383,7 @@ impl Directory {
 
     /// Returns when the line arrives, for a transfer of `handoff` that starts at `now`.
     fn arrival(&mut self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
-        let handoff = self.varied(request, handoff);
+        let handoff = self.varied(handoff);
         let idle = request.left_of(self.latencies.idle(handoff));
         if queued {
             // A request that has waited saves the way to the queue, but it is never faster than on

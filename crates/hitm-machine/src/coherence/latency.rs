@@ -160,23 +160,6 @@ impl Latencies {
         if kind == Kind::Rmw { self.rmw_hit } else { self.load_hit }
     }
 
-    /// Returns the longest window in which no core can learn what another does in it: what a
-    /// request takes to its line, or, if that is less, what a write takes from the arrival of its
-    /// request on.
-    ///
-    /// # Panics
-    /// When the tables make it nothing.
-    #[must_use]
-    pub(crate) fn window(&self) -> u64 {
-        let least = self.handoff.iter().copied().chain(self.remote_home).min().unwrap_or(u64::MAX);
-        let least = self.varied(least, 0);
-        let memory = self.memory_local.min(self.memory_remote);
-        let alone = self.idle(least).min(memory).saturating_sub(self.one_way);
-        let window = self.one_way.min(alone).min(self.queued(least));
-        assert!(window > 0, "a transfer takes no time");
-        window
-    }
-
     /// Returns the core of a CPU.
     #[inline]
     #[must_use]

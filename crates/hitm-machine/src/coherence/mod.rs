@@ -70,7 +70,6 @@ mod queue;
 pub(crate) use caches::Level;
 pub use caches::Moves;
 pub use directory::Directory;
-pub(crate) use directory::Found;
 pub use latency::{Distance, Latencies};
 pub use protocol::table as protocol;
 
@@ -180,12 +179,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns a number that other requests do not have, as far as 64 bits tell.
-    fn number(&self) -> u64 {
-        let place = u64::from(self.line) << 32 | u64::from(self.cpu);
-        place.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ self.time
-    }
-
     /// Returns what is left, at the request's arrival, of a transfer that takes `latency` from its
     /// issue.
     #[inline]

@@ -127,7 +127,7 @@ impl Engine {
 
     /// The current CPU finds `line` at `clock`, and goes on at `done`.
     #[inline]
-    pub(super) fn found(&mut self, touch: &Touch, line: u32, clock: u64, done: u64) {
+    fn found(&mut self, touch: &Touch, line: u32, clock: u64, done: u64) {
         let done = if let Site::Code(_) = touch.site { self.issued(touch.kind, clock, done) } else { done };
         self.hit(touch, line, done);
         if touch.kind.is_write() {
@@ -243,7 +243,7 @@ impl Engine {
     /// An access after the measurement. What happens then is not simulated in detail, it only has
     /// to end: once no CPU is measured any more every access hits, and CPUs take turns where they
     /// wait.
-    pub(super) fn issue_over(&mut self, touch: &Touch, line: u32) -> Issue {
+    fn issue_over(&mut self, touch: &Touch, line: u32) -> Issue {
         let clock = self.clock();
         if !self.is_over(self.ahead.horizon()) {
             self.resume_at(clock);
@@ -265,7 +265,7 @@ impl Engine {
 
     /// Whether no CPU has got on for so long that the machine has to look.
     #[inline]
-    pub(super) fn is_stuck(&self) -> bool {
+    fn is_stuck(&self) -> bool {
         self.accesses_without_progress > self.config.livelock_after
     }
 
@@ -276,7 +276,7 @@ impl Engine {
 
     /// A load of a line that has gone since an earlier fill of the window, which serves this load
     /// too.
-    pub(super) fn read_covered(&mut self, touch: &Touch, line: u32, done: u64) -> Issue {
+    fn read_covered(&mut self, touch: &Touch, line: u32, done: u64) -> Issue {
         let value = self.value_before_ahead(touch, line);
         self.cpu().window.end_fill();
         self.cpu().window.pass();
@@ -287,7 +287,7 @@ impl Engine {
     /// A load of the line that was filled last, whatever became of it since. Nothing that this CPU
     /// has stored is missing from it: a store ends the fill, and none begins while one to its line
     /// waits.
-    pub(super) fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
+    fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
         if !self.moved.is_empty() && !self.moved.is_whole(touch.address(), touch.size) {
             return None;
         }
@@ -301,7 +301,7 @@ impl Engine {
     }
 
     /// The line is elsewhere: asks for it, for a load or a read-modify-write.
-    pub(super) fn send_request(&mut self, touch: &Touch, line: u32, clock: u64) -> Issue {
+    fn send_request(&mut self, touch: &Touch, line: u32, clock: u64) -> Issue {
         self.accesses_without_progress += 1;
         let access = self.identify(touch);
         let way = self.way_to(self.current, line);
@@ -328,9 +328,6 @@ impl Engine {
             None => self.under_way.push(request),
         }
         let Request { cpu, line, kind, time, .. } = request;
-        if self.windows.is_on {
-            return self.send_in_windows(slot);
-        }
         self.enter_event(time, Event::Arrive { cpu, line, is_store: kind == Kind::Store, slot });
     }
 
@@ -508,9 +505,6 @@ impl Engine {
             // Accesses are in order then, and do not move lines; only what an earlier fill showed
             // may be old.
             return Some(!self.cpu().window.has_filled(line));
-        }
-        if self.windows.is_on && self.come_to_line(line) == Step::Suspend {
-            return None;
         }
         if self.is_free(line) {
             // It has looked in its turn.

@@ -28,12 +28,6 @@ impl Ahead {
         Self { horizon: TurnKey::new(0, 0), acts_before: 0, sure_before: 0, sure_in_core: None }
     }
 
-    /// Without bounds, where [`windows`](super::windows) set them.
-    pub(super) fn unbounded() -> Self {
-        let horizon = TurnKey::new(NEVER, 0);
-        Self { horizon, acts_before: NEVER, sure_before: NEVER, sure_in_core: Some(NEVER) }
-    }
-
     /// The time of the next turn or event that is not the current CPU's.
     #[inline]
     pub(super) fn horizon(&self) -> u64 {
@@ -79,9 +73,6 @@ impl Engine {
 
     /// Whether the current CPU may act at its clock before anybody else; if not, enters its turn.
     pub(crate) fn may_act(&mut self) -> Step {
-        if self.windows.is_on {
-            return self.come_first();
-        }
         let clock = self.clock();
         if self.acts_at(clock) {
             return Step::Go;
@@ -93,9 +84,6 @@ impl Engine {
     /// Whether it is known which interrupts have reached the current CPU by its clock; if not,
     /// enters its turn.
     pub(crate) fn may_see_interrupts(&mut self) -> Step {
-        if self.windows.is_on {
-            return self.see_interrupts();
-        }
         let clock = self.clock();
         if self.knows_interrupts(clock) {
             return Step::Go;

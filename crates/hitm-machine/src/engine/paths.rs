@@ -169,7 +169,7 @@ impl Engine {
         while let Some(place) = self.behind.iter().position(may_go) {
             let Behind { target, interrupts, due, .. } = self.behind.remove(place);
             self.cpus[target as usize].interrupt_came(due);
-            self.deliver(target, interrupts, now.max(due));
+            self.deliver(target, interrupts, now);
         }
     }
 
@@ -193,10 +193,10 @@ impl Engine {
         cpu.pending |= interrupts;
         if matches!(cpu.waits, Waits::Compute { .. } | Waits::Interrupt { .. }) {
             // Never later than the end of its work, and not before it began to wait.
-            let at = time.max(cpu.clock).min(self.due(number));
+            let at = time.max(cpu.clock).min(self.event_queue.time_of(number));
             self.entered(number, at);
         } else if matches!(cpu.waits, Waits::Spin { .. }) && !cpu.spin_lines.is_empty() {
-            let at = time.max(cpu.clock).min(self.due(number));
+            let at = time.max(cpu.clock).min(self.event_queue.time_of(number));
             for line in std::mem::take(&mut self.cpus[number as usize].spin_lines) {
                 self.spinners.remove(line, number);
             }

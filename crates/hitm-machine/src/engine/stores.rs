@@ -162,11 +162,10 @@ impl Engine {
     fn commit_stores(&mut self, number: u32, now: u64) {
         let mut before = None;
         while let Some(&mut store) = self.cpus[number as usize].stores.first() {
-            match store.stage {
+            let is_asked = store.stage == Stage::Asked;
+            if is_asked || matches!(store.stage, Stage::Granted(at) if at > now) {
                 // The grant enters another event.
-                Stage::Asked => return,
-                Stage::Granted(at) if at > now => return self.commit_later(number, at),
-                Stage::Granted(_) | Stage::Follows => {}
+                return;
             }
             if !self.has_line(number, &store, before, now) {
                 return;
@@ -195,9 +194,6 @@ impl Engine {
         let is_here = before == Some(store.line) || store.stage == Stage::Granted(now);
         if is_here || self.is_over(now) || store.freed || self.is_free(store.line) {
             return true;
-        }
-        if self.windows.is_on {
-            self.catch_up(store.line, now);
         }
         if let Some(at) = self.directory.here_from(number, store.line).filter(|&at| at > now) {
             self.enter_event(at, Event::Commit { cpu: number });

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use hitm_machine::{
-    Arbitration, CacheSize, Capacity, Config, CostSet, Costs, Engine, FaultCounts, Faults, Levels, Machine, Moves,
-    Random, Simulated,
+    Arbitration, CacheSize, Capacity, Config, CostSet, Costs, FaultCounts, Faults, Levels, Machine, Moves, Random,
+    Simulated,
 };
 use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
 use hitm_topology::CpuId;
@@ -141,15 +141,12 @@ struct Setting {
     shape: &'static str,
     faults: Option<Faults>,
     capacity: Option<Capacity>,
-    engine: Engine,
-    /// Whether transfers vary.
-    varies: bool,
 }
 
 impl Setting {
     /// On this shape, without anything else.
     fn of(shape: &'static str) -> Self {
-        Self { shape, faults: None, capacity: None, engine: Engine::Events, varies: true }
+        Self { shape, faults: None, capacity: None }
     }
 }
 
@@ -173,7 +170,7 @@ fn measure_until(seed: u64) -> Span {
 
 /// Runs program `seed`.
 fn run(setting: Setting, seed: u64, look_ahead: bool) -> Ran {
-    let Setting { shape, faults, capacity, engine, varies } = setting;
+    let Setting { shape, faults, capacity } = setting;
     let arbitration = [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(2)][seed as usize % 3];
     let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
     let cpus = topology.cpus();
@@ -181,25 +178,12 @@ fn run(setting: Setting, seed: u64, look_ahead: bool) -> Ran {
     if capacity.is_some() {
         costs.structure.overlapped_misses.value = [1.0, 10.0][seed as usize / 8 % 2];
     }
-    if !varies {
-        costs.set("transfer_spread", 0.0).expect("a parameter");
-        costs.set("load_window", [64.0, 1.0][seed as usize / 7 % 2]).expect("a parameter");
-    }
     // Idle CPUs are woken by interrupts, or notice.
     costs.set("idle_notice_ns", [0.0, 150.0][seed as usize / 3 % 2]).expect("a parameter");
     let measure_until = measure_until(seed);
     let start_spread = Span::from_nanos(200);
-    let config = Config {
-        engine,
-        seed,
-        arbitration,
-        faults,
-        capacity,
-        look_ahead,
-        start_spread,
-        measure_until,
-        ..Config::default()
-    };
+    let config =
+        Config { seed, arbitration, faults, capacity, look_ahead, start_spread, measure_until, ..Config::default() };
     let machine = Machine::new(topology, costs, config);
     let shared = machine.enter(Shared::new);
     let seen = Arc::new(Mutex::new(vec![Seen::new(); cpus]));
@@ -303,14 +287,12 @@ fn random_programs_see_the_same_from_small_caches() {
 #[test]
 fn a_turn_is_passed_on_after_the_measurement() {
     let shapes = ["core:1 pu:3", "core:3 pu:1", "pack:3 l3:1 core:1 pu:1"];
-    let engines = [Engine::Events, Engine::Windows];
-    let cases = (1..=60).flat_map(|seed| shapes.map(|shape| (seed, shape)));
-    for ((seed, shape), engine) in cases.flat_map(|case| engines.map(|engine| (case, engine))) {
+    for (seed, shape) in (1..=60).flat_map(|seed| shapes.map(|shape| (seed, shape))) {
         let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
         let cpus = topology.cpus() as u32;
         let costs = Costs::of(&topology, CostSet::Linux);
         let measure_until = Span::from_nanos(20_000 + 37 * seed);
-        let machine = Machine::new(topology, costs, Config { engine, seed, measure_until, ..Config::default() });
+        let machine = Machine::new(topology, costs, Config { seed, measure_until, ..Config::default() });
         let shared = machine.enter(Shared::new);
         let main = move |cpu: CpuId| {
             let turns = shared.word(0, 0);
@@ -320,29 +302,6 @@ fn a_turn_is_passed_on_after_the_measurement() {
                 turns.store(turn + 1, Ordering::Relaxed);
             }
         };
-        machine.run(main).unwrap_or_else(|stalled| panic!("seed {seed}, {shape}, {engine:?}: {stalled}"));
+        machine.run(main).unwrap_or_else(|stalled| panic!("seed {seed}, {shape}: {stalled}"));
     }
-}
-
-/// Without variation of transfers, which they draw in different ways, the engines of events and of
-/// windows give most random programs the same bytes. The others part where two things happen within
-/// one window: mostly a load that an earlier fill serves, and a line that waits for a thread of the
-/// core that has it. With one thread per core hardly any program parts.
-#[test]
-fn most_random_programs_see_the_same_in_windows() {
-    // Of the seeds from 1 on.
-    const PROGRAMS: u64 = 200;
-    let mut same = [0, 0];
-    let only = crate::seeds::number("HITM_SEED");
-    for seed in only.map_or(1..=PROGRAMS, |seed| seed..=seed) {
-        let faults = [None, Some(FAULTS)][seed as usize / 5 % 2];
-        let setting = Setting { faults, varies: false, ..Setting::of(shape(seed)) };
-        let [events, windows] =
-            [Engine::Events, Engine::Windows].map(|engine| run(Setting { engine, ..setting }, seed, true));
-        let is_same = events.seen == windows.seen && events.results == windows.results;
-        same[usize::from(shape(seed).ends_with("pu:1"))] += u32::from(is_same);
-    }
-    // 72 of 150 and 47 of 50 when this was written: fewer means that a rule of lines has changed.
-    let [several, one] = same;
-    assert!(only.is_some() || several >= 60 && one >= 45, "{several} of 150 and {one} of 50 see the same");
 }

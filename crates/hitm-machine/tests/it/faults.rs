@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use hitm_machine::{Config, CostSet, Costs, Engine, Faults, Machine, Simulated};
+use hitm_machine::{Config, CostSet, Costs, Faults, Machine, Simulated};
 use hitm_memory::{AtomicWord, Described, Field, Interrupts, Lock, Memory, Placed, Platform, Span, Time};
 use hitm_topology::CpuId;
 
@@ -17,12 +17,10 @@ const NONE: Faults = Faults {
     lost: 0.0,
 };
 
-const ENGINES: [Engine; 2] = [Engine::Events, Engine::Windows];
-
-fn machine(engine: Engine, faults: Option<Faults>) -> Machine {
+fn machine(faults: Option<Faults>) -> Machine {
     let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
     let costs = Costs::of(&topology, CostSet::Linux);
-    Machine::new(topology, costs, Config { engine, faults, start_spread: Span::ZERO, ..Config::default() })
+    Machine::new(topology, costs, Config { faults, start_spread: Span::ZERO, ..Config::default() })
 }
 
 /// A lock on a line of its own.
@@ -37,8 +35,8 @@ impl<M: Memory> Described for Locked<M> {
 }
 
 /// The longest that a CPU took to take a lock and to leave it, of many times.
-fn longest(engine: Engine, faults: Faults) -> Span {
-    let machine = machine(engine, Some(faults));
+fn longest(faults: Faults) -> Span {
+    let machine = machine(Some(faults));
     let lock = machine.enter(|| Placed::<Simulated, _>::new(Locked(Lock::<Simulated, u32>::new(0)), None, None));
     let longest = Arc::new(Mutex::new(Span::ZERO));
     let seen = longest.clone();
@@ -59,18 +57,16 @@ fn longest(engine: Engine, faults: Faults) -> Span {
 
 #[test]
 fn who_holds_a_lock_is_kept_and_others_wait() {
-    for engine in ENGINES {
-        assert!(longest(engine, NONE) < Span::from_micros(2));
-        let longest = longest(engine, Faults { taken_after_rmw: 0.1, ..NONE });
-        // The other's stay and the CPU's own.
-        assert!((Span::from_micros(40)..Span::from_micros(101)).contains(&longest), "{engine:?}: {longest}");
-    }
+    assert!(longest(NONE) < Span::from_micros(2));
+    let longest = longest(Faults { taken_after_rmw: 0.1, ..NONE });
+    // The other's stay and the CPU's own.
+    assert!((Span::from_micros(40)..Span::from_micros(101)).contains(&longest), "{longest}");
 }
 
 /// When an interrupt and a timer came, of many times.
-fn arrivals(engine: Engine, faults: Option<Faults>) -> [Vec<Span>; 2] {
+fn arrivals(faults: Option<Faults>) -> [Vec<Span>; 2] {
     const TIMES: usize = 50;
-    let machine = machine(engine, faults);
+    let machine = machine(faults);
     let came = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
     let log = came.clone();
     machine
@@ -98,47 +94,39 @@ fn arrivals(engine: Engine, faults: Option<Faults>) -> [Vec<Span>; 2] {
 
 #[test]
 fn interrupts_and_timers_come_late_by_at_most_as_long_as_said() {
-    for engine in ENGINES {
-        let [interrupts, timers] = arrivals(engine, None);
-        let in_time = [interrupts, timers].map(|spans| spans.into_iter().max().expect("some"));
-        assert_eq!(arrivals(engine, Some(NONE)), arrivals(engine, None), "with no chance nothing goes wrong");
-        let late = arrivals(engine, Some(Faults { late: 0.5, ..NONE }));
-        for (spans, in_time) in late.iter().zip(in_time) {
-            let longest = spans.iter().max().expect("some");
-            assert!(
-                *longest > in_time + Span::from_micros(30) && *longest < in_time + Span::from_micros(52),
-                "{spans:?}"
-            );
-            let many = spans.iter().filter(|&&span| span > in_time + Span::from_micros(1)).count();
-            assert!((15..35).contains(&many), "{many} of 50 late for a chance of a half");
-        }
+    let [interrupts, timers] = arrivals(None);
+    let in_time = [interrupts, timers].map(|spans| spans.into_iter().max().expect("some"));
+    assert_eq!(arrivals(Some(NONE)), arrivals(None), "with no chance nothing goes wrong");
+    let late = arrivals(Some(Faults { late: 0.5, ..NONE }));
+    for (spans, in_time) in late.iter().zip(in_time) {
+        let longest = spans.iter().max().expect("some");
+        assert!(*longest > in_time + Span::from_micros(30) && *longest < in_time + Span::from_micros(52), "{spans:?}");
+        let many = spans.iter().filter(|&&span| span > in_time + Span::from_micros(1)).count();
+        assert!((15..35).contains(&many), "{many} of 50 late for a chance of a half");
     }
 }
 
 #[test]
 fn what_runs_aside_takes_no_time() {
-    for engine in ENGINES {
-        let machine = machine(engine, None);
-        let make = |_| <Simulated as Memory>::Atomic::<u32>::new(7);
-        let fields = || vec![Field::word("word", 0, 4, "looked at")];
-        let word =
-            machine.enter(|| hitm_memory::PlacedSlice::<Simulated, _>::new("word", None, None, 1, &fields, make));
-        machine
-            .run(move |cpu| {
-                // Relaxed throughout: the machine orders it by time.
-                if cpu.0 == 0 {
-                    word[0].store(8, Ordering::Relaxed);
-                    let before = Simulated::now();
-                    Simulated::aside(|| ());
-                    assert!(Simulated::now() > before, "its own store has taken effect first");
-                    let before = Simulated::now();
-                    assert_eq!(Simulated::aside(|| word[0].load(Ordering::Relaxed)), 8);
-                    assert_eq!(Simulated::now(), before);
-                    assert_eq!(Simulated::current_cpu(), CpuId(0));
-                }
-            })
-            .expect("it ends");
-        let totals = machine.results().totals;
-        assert_eq!((totals.loads, totals.stores), (0, 1), "what runs aside is not counted");
-    }
+    let machine = machine(None);
+    let make = |_| <Simulated as Memory>::Atomic::<u32>::new(7);
+    let fields = || vec![Field::word("word", 0, 4, "looked at")];
+    let word = machine.enter(|| hitm_memory::PlacedSlice::<Simulated, _>::new("word", None, None, 1, &fields, make));
+    machine
+        .run(move |cpu| {
+            // Relaxed throughout: the machine orders it by time.
+            if cpu.0 == 0 {
+                word[0].store(8, Ordering::Relaxed);
+                let before = Simulated::now();
+                Simulated::aside(|| ());
+                assert!(Simulated::now() > before, "its own store has taken effect first");
+                let before = Simulated::now();
+                assert_eq!(Simulated::aside(|| word[0].load(Ordering::Relaxed)), 8);
+                assert_eq!(Simulated::now(), before);
+                assert_eq!(Simulated::current_cpu(), CpuId(0));
+            }
+        })
+        .expect("it ends");
+    let totals = machine.results().totals;
+    assert_eq!((totals.loads, totals.stores), (0, 1), "what runs aside is not counted");
 }

@@ -19,7 +19,6 @@ mod stream;
 mod threads;
 #[path = "../../../hitm-topology/tests/it/tool.rs"]
 mod tool;
-mod windows;
 mod words;
 
 /// How `cargo test` is told to run these.

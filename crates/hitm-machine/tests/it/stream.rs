@@ -3,7 +3,7 @@
 //! bytes whatever the host.
 
 #[path = "../../benches/pinned/mod.rs"]
-pub(crate) mod pinned;
+mod pinned;
 
 use std::sync::Arc;
 use std::thread;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hitm_lab::{Output, Program, Setting, mean_nanos};
-use hitm_machine::{Arbitration, Config, Costs, Engine, Kind};
+use hitm_machine::{Arbitration, Config, Costs, Kind};
 use hitm_memory::Span;
 use hitm_report::result::{Better, Metric, Probe, Run, Side};
 use hitm_report::statistics::{Mean, mean, ratio};
@@ -23,7 +23,6 @@ pub(crate) struct Case {
     pub(crate) topology: Arc<Topology>,
     pub(crate) costs: Costs,
     pub(crate) arbitration: Arbitration,
-    pub(crate) engine: Engine,
     pub(crate) seed: u64,
     pub(crate) livelock_after: Option<u64>,
     /// Whether the length of time is the default.
@@ -73,8 +72,7 @@ impl Case {
     }
 
     fn simulate(&self, program: &Program) -> Result<Output, Failure> {
-        let default =
-            Config { seed: self.seed, arbitration: self.arbitration, engine: self.engine, ..Config::default() };
+        let default = Config { seed: self.seed, arbitration: self.arbitration, ..Config::default() };
         let config = Config { livelock_after: self.livelock_after.unwrap_or(default.livelock_after), ..default };
         let setting = Setting { topology: self.topology.clone(), costs: self.costs.clone(), config };
         hitm_lab::simulate(&setting, &self.cpus, program)

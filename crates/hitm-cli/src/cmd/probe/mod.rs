@@ -144,7 +144,6 @@ impl Probe {
                             topology: topology.clone(),
                             costs: costs.clone(),
                             arbitration,
-                            engine: self.machine.engine,
                             seed,
                             livelock_after: self.livelock_after,
                             may_be_shorter: self.duration.is_none(),

@@ -12,11 +12,6 @@ pub(super) struct Contended {
     pub(super) domains: Vec<DomainCopies>,
     /// Whether the caller has been asked to decide.
     pub(super) decision_due: bool,
-    /// When it was asked: the first waiter's arrival.
-    pub(super) asked_at: u64,
-    /// The last time of a decision that
-    /// [`is_to_be_visited`](super::Directory::is_to_be_visited) gave.
-    pub(super) visited_at: u64,
 }
 
 /// The copies of a line in one LLC domain.
@@ -41,7 +36,7 @@ impl Contended {
     /// A line with one copy, in `domain`, that arrived at `at`.
     pub(super) fn new(copies: Copies, queue: Queue, domain: usize, at: u64) -> Self {
         let domains = vec![DomainCopies::one(domain, at)];
-        Self { copies, queue, domains, decision_due: false, asked_at: 0, visited_at: 0 }
+        Self { copies, queue, domains, decision_due: false }
     }
 
     /// The copies in a domain, if it has any.
