@@ -156,8 +156,8 @@ fn table(topology: &str) -> String {
 #[test]
 fn what_each_mitigation_costs() {
     let head = "# What each mitigation costs\n\n\
-        The memory of the root domain, and what a CPU touches in an event, except its own queue and the\n\
-        tasks: lines, and after the slash read-modify-writes.\n\n\
+        The bytes of the root domain, and what a CPU touches in an event. A cell `10/6` means: the CPU\n\
+        touches 10 lines, and does 6 read-modify-writes. Its own queue and the tasks are not counted.\n\n\
         Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- costs`, which compares it.\n";
     let tables: Vec<String> = MACHINES.iter().map(|topology| table(topology)).collect();
     expect_file!["../../../../docs/costs.md"].assert_eq(&format!("{head}\n{}", tables.join("\n")));

@@ -50,8 +50,8 @@ fn pass() {
     Simulated::compute(Span::from_micros(2_000));
 }
 
-/// A task is alone in its group. It wakes where it ran, begins, and sleeps. Then it wakes on
-/// another CPU, which it never used in that group.
+/// A task is alone in its group. It wakes where it ran, begins, and sleeps. Then, after it ran on
+/// another CPU, it wakes on the first one, where its group was used before.
 fn alone(mitigation: &str, depth: usize) -> [Cost; 4] {
     let bench = Bench::new("core:2 pu:1", mitigation, false);
     let group = bench.nested(depth);
@@ -113,13 +113,14 @@ fn cells<const N: usize>(costs: [Cost; N]) -> String {
 #[test]
 fn what_a_group_costs() {
     let mut text = "# What a group costs\n\n\
-        The lines that a CPU touches, including its own queue and the task, and after the slash the misses\n\
-        on these lines.\n\n\
+        What a group costs a CPU, in cache lines. A cell `16/2` means: the CPU touches 16 lines, its own\n\
+        queue and the task included, and misses on 2 of them.\n\n\
         Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- group_costs`, which compares it. For\n\
         nanoseconds and bytes, measured natively, run `cargo bench -p hitm-sched --bench wake`.\n\n\
         ## By depth\n\n\
-        A task is alone in its group; depth 0 is no group. It wakes where it last ran, 2 ms after it slept,\n\
-        begins, and sleeps. Then it wakes on a CPU where its group was used, after it ran on another CPU.\n\n\
+        The task is alone in its group; at depth 0 it is in no group. First it wakes where it last ran, 2 ms\n\
+        after it slept; then it begins, and sleeps. Last, after it ran on another CPU, it wakes on a CPU\n\
+        where its group was used before.\n\n\
         | mitigation | depth | wakes | begins | sleeps | wakes elsewhere |\n|---|---|---|---|---|---|\n"
         .to_owned();
     for mitigation in LOADS {
@@ -129,8 +130,8 @@ fn what_a_group_costs() {
     }
     text.push_str(
         "\n## By width\n\n\
-        Each of this many groups has a task that waits on the CPU, beside a running task of no group. The\n\
-        task of the last group wakes; then the CPU picks the next task; then it ticks.\n\n\
+        Each of the groups has one task that waits on the CPU; a task without a group runs there. The task\n\
+        of the last group wakes, the CPU picks its next task, then the CPU ticks.\n\n\
         | mitigation | groups | wakes | is next | ticks |\n|---|---|---|---|---|\n",
     );
     for mitigation in ["baseline", "shipped"] {

@@ -121,10 +121,10 @@ fn table(name: &str, cpus: Option<usize>) -> String {
 #[test]
 fn what_each_search_costs() {
     let head = "# What a wakeup of a fair task examines\n\n\
-        How many CPUs a wakeup examines; then the lines that it touches, except the waker's own queue and\n\
-        the tasks, and after the slash the misses on these lines. The waker runs where the woken task last\n\
-        ran. All CPUs were busy before, and another CPU of the LLC has searched and found none. The waker\n\
-        has yet to see the other CPUs' stores.\n\n\
+        What it costs to find a CPU for a fair task that wakes. A cell `4: 12/13` means: the wakeup examines\n\
+        4 CPUs, touches 12 lines, and misses 13 times on them. The waker's own queue and the tasks are not\n\
+        counted. The waker runs where the woken task last ran. All CPUs were busy before. Another CPU of the\n\
+        LLC has searched and found no idle CPU. The waker has not yet seen the other CPUs' stores.\n\n\
         Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- idle_costs`, which compares it.\n";
     let tables: Vec<String> = MACHINES.iter().map(|&(name, cpus)| table(name, cpus)).collect();
     expect_file!["../../../../docs/idle-search.md"].assert_eq(&format!("{head}\n{}", tables.join("\n")));
