@@ -115,6 +115,14 @@ pub trait Platform: Memory {
     /// The time. Simulated, this is the CPU's own clock; natively a monotonic one.
     fn now() -> Time;
 
+    /// The time, for accounts in which a moment does not matter: since when a task runs, what it is
+    /// charged. Natively the clock is read by the first call in a stretch of kernel time that
+    /// [`enter`](Self::enter) has begun, and later calls in it return the same. Elsewhere, and on a
+    /// simulated machine, where reading the clock takes no time, it is [`now`](Self::now).
+    fn moment() -> Time {
+        Self::now()
+    }
+
     /// Works for `work` and returns what was left when an interrupt ended it, or nothing.
     ///
     /// Natively the work is arithmetic of that length, looking at the pending interrupts every few

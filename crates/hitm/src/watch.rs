@@ -121,7 +121,7 @@ impl<P: Platform> Inner<P> {
         if deadline == Time::NEVER {
             return;
         }
-        let (late, now) = (deadline + GRACE, P::now());
+        let (late, now) = (deadline + GRACE, P::moment());
         if watch.is_watched(cpu, late, now) {
             return;
         }

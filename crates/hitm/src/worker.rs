@@ -127,7 +127,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> Sw
     end_turn(runtime, cpu, &cell);
     if local.tick() != Time::NEVER {
         // A tick that became due while the task neither computed nor reached a checkpoint.
-        if local.tick() <= P::now() {
+        if local.tick() <= P::moment() {
             runtime.sched.tick();
         }
         local.set_tick(Time::NEVER);
@@ -153,7 +153,7 @@ fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     let under_way = local.turn_ends() != Time::NEVER;
     match runtime.sched.is_round_robin(cell.id) {
         true if !under_way => {
-            local.set_turn_ends(P::now() + cell.slice());
+            local.set_turn_ends(P::moment() + cell.slice());
             local.arm::<P>();
         }
         false if under_way => end_turn(runtime, cpu, cell),
@@ -174,7 +174,7 @@ fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     let local = &runtime.locals[cpu.index()];
     let ends = local.turn_ends();
     if ends != Time::NEVER {
-        let left = ends.since(P::now());
+        let left = ends.since(P::moment());
         cell.set_slice(left);
         local.set_turn_ends(Time::NEVER);
         if left.is_zero() {
@@ -185,7 +185,7 @@ fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
 
 /// Sets the CPU's next tick, if it is earlier than the present one.
 fn begin_ticks<P: Platform>(runtime: &Inner<P>, local: &Local) {
-    let tick = runtime.sched.next_tick(local.has_map(), &P::now);
+    let tick = runtime.sched.next_tick(local.has_map(), &P::moment);
     if tick < local.tick() {
         local.set_tick(tick);
         local.arm::<P>();

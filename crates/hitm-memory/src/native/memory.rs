@@ -55,6 +55,7 @@ impl<T: Word> fmt::Debug for NativePlain<T> {
 
 impl Memory for Native {
     const EXACT: bool = true;
+    const LEAVES_OUT_READS: bool = true;
 
     type Atomic<T: Word> = T::Std;
     type Plain<T: Word> = NativePlain<T>;

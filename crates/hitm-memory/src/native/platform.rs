@@ -77,6 +77,18 @@ thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
     static VISITS: Cell<bool> = const { Cell::new(false) };
     static MODE: Cell<(Mode, Option<Instant>)> = const { Cell::new((Mode::Kernel, None)) };
+    static MOMENT: Cell<Moment> = const { Cell::new(Moment::Passes) };
+}
+
+/// The clock, as [`Platform::moment`] reads it.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// It is read each time: the thread is not in a stretch of kernel time with a known begin.
+    Passes,
+    /// It has not been read in this stretch.
+    Unread,
+    /// It was read in this stretch.
+    Read(Time),
 }
 
 impl NativeWorkers {
@@ -137,20 +149,21 @@ impl NativeWorkers {
 
     fn act_as<R>(self: &Arc<Self>, cpu: CpuId, visits: bool, f: impl FnOnce() -> R) -> R {
         /// Restores what the thread was, also when `f` panics.
-        struct Restore(*const NativeWorkers, u32, bool, (Mode, Option<Instant>));
+        struct Restore(*const NativeWorkers, u32, bool, (Mode, Option<Instant>), Moment);
         impl Drop for Restore {
             fn drop(&mut self) {
                 WORKERS.set(self.0);
                 CPU.set(self.1);
                 VISITS.set(self.2);
                 MODE.set(self.3);
+                MOMENT.set(self.4);
             }
         }
         // A visitor's time belongs to no CPU: a worker of another runtime that visits this one goes
-        // on in its own mode.
-        let mode = MODE.replace((Mode::Kernel, None));
+        // on in its own mode. Its moment is of another clock.
+        let (mode, moment) = (MODE.replace((Mode::Kernel, None)), MOMENT.replace(Moment::Passes));
         let before = (WORKERS.replace(Arc::as_ptr(self)), CPU.replace(cpu.0), VISITS.replace(visits));
-        let _restore = Restore(before.0, before.1, before.2, mode);
+        let _restore = Restore(before.0, before.1, before.2, mode, moment);
         f()
     }
 
@@ -268,7 +281,7 @@ impl NativeWorkers {
         if self.events.source().is_none() {
             return false;
         }
-        let now = self.nanos();
+        let now = self.moment().as_picos() / 1_000;
         // Relaxed: the worker's own.
         if now < worker.next_look.load(Ordering::Relaxed) {
             return false;
@@ -291,7 +304,20 @@ impl NativeWorkers {
     fn is_due(&self, worker: &Worker) -> bool {
         // Relaxed: the timer is the worker's own.
         let timer = worker.timer.load(Ordering::Relaxed);
-        timer != Time::NEVER.as_picos() && timer <= self.now().as_picos()
+        timer != Time::NEVER.as_picos() && timer <= self.moment().as_picos()
+    }
+
+    /// Does [`Platform::moment`].
+    fn moment(&self) -> Time {
+        match MOMENT.get() {
+            Moment::Read(moment) => moment,
+            Moment::Passes => self.now(),
+            Moment::Unread => {
+                let now = self.now();
+                MOMENT.set(Moment::Read(now));
+                now
+            }
+        }
     }
 
     fn book(&self, cpu: CpuId, (mode, since): (Mode, Option<Instant>)) {
@@ -360,6 +386,10 @@ impl Platform for Native {
         with_workers(|workers| workers.now())
     }
 
+    fn moment() -> Time {
+        with_workers(|workers| workers.moment())
+    }
+
     fn compute(work: Span) -> Span {
         let end = Self::now() + work;
         loop {
@@ -392,6 +422,7 @@ impl Platform for Native {
             Instant::now()
         });
         MODE.set((mode, booking));
+        MOMENT.set(if mode == Mode::Kernel { Moment::Unread } else { Moment::Passes });
         before
     }
 
@@ -427,6 +458,8 @@ impl Platform for Native {
     }
 
     fn wait_for_interrupt() {
+        // The clock is looked at until the timer has expired.
+        MOMENT.set(Moment::Passes);
         let spin = with_workers(|workers| workers.spin);
         if !spin.is_zero() {
             let begin = Instant::now();

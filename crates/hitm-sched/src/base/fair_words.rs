@@ -236,7 +236,9 @@ impl<M: Memory> FairTask<M> {
 
     /// Returns `span`, in CPU time, as virtual time of this task.
     pub(crate) fn to_virtual(&self, span: i64) -> i64 {
-        span.min(SPAN_MAX) * i64::from(FINE_NICE_0_WEIGHT) / i64::from(self.weight.get())
+        let (span, weight) = (span.min(SPAN_MAX), self.weight.get());
+        // Most tasks have the weight by which virtual time is defined.
+        if weight == FINE_NICE_0_WEIGHT { span } else { span * i64::from(FINE_NICE_0_WEIGHT) / i64::from(weight) }
     }
 }
 

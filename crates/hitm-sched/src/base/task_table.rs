@@ -24,7 +24,12 @@ struct Slot<M: Memory> {
 /// Slots per chunk of the table.
 const CHUNK: usize = 256;
 
-type Chunk<M> = Box<[OnceLock<Slot<M>>]>;
+type Chunk<M> = Box<[OnceLock<Slot<M>>; CHUNK]>;
+
+fn new_chunk<M: Memory>() -> Chunk<M> {
+    let slots: Box<[OnceLock<Slot<M>>]> = (0..CHUNK).map(|_| OnceLock::new()).collect();
+    slots.try_into().expect("as many as a chunk has")
+}
 
 /// The table of all tasks. A slot is created when it is first needed. It is never freed, but used
 /// again.
@@ -50,16 +55,19 @@ impl<M: Memory> TaskTable<M> {
         Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: IdAllocator::new(topology) }
     }
 
+    #[inline]
     fn slot(&self, id: TaskId) -> &Slot<M> {
         self.made(id).expect("a task that was made")
     }
 
     /// Returns the slot of `id`, if a task of that number ever existed.
+    #[inline]
     fn made(&self, id: TaskId) -> Option<&Slot<M>> {
         let index = id.0 as usize;
         self.chunks[index / CHUNK].get()?[index % CHUNK].get()
     }
 
+    #[inline]
     pub(crate) fn get(&self, id: TaskId) -> &Task<M> {
         &self.slot(id).task
     }
@@ -80,7 +88,7 @@ impl<M: Memory> TaskTable<M> {
     ) -> Option<TaskId> {
         let id = TaskId(self.slots.try_take(here)?);
         let index = id.0 as usize;
-        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+        let chunk = self.chunks[index / CHUNK].get_or_init(new_chunk);
         let slot = chunk[index % CHUNK].get_or_init(|| Slot {
             task: Placed::new(Task::new(), Some(index), Some(topology.cpu(cpu).node)),
             allowed: CpuMask::new("task_cpus_mask", Some(index), topology, &CpuSet::new()),
@@ -117,6 +125,7 @@ impl<M: Memory> TaskTable<M> {
     }
 
     /// Returns the fair class's words of `id`, which is or was a fair task.
+    #[inline]
     pub(crate) fn fair(&self, id: TaskId) -> &FairTask<M> {
         self.slot(id).fair.get().expect("a fair task has its words")
     }

@@ -8,6 +8,8 @@
 //! **Limits.** Virtual times are nanoseconds: a charge rounds down, so a task does not pay
 //! fractions of a nanosecond.
 
+use std::cell::Cell;
+
 use hitm_memory::{Memory, PlainWord, Time};
 
 use crate::base::fair_words::{FairQueue, FairTask, Member, link, member};
@@ -20,7 +22,7 @@ const TICK_NANOS: i64 = 4_000_000;
 
 /// The largest addition of an arriving member to the sum of a queue, before the sum counts from the
 /// new average: far below 64 bits.
-const LAG_MOST: i128 = 1 << 60;
+const LAG_MOST: i64 = 1 << 60;
 
 /// Picoseconds per nanosecond.
 pub(crate) const PICOS: u64 = 1_000;
@@ -28,6 +30,30 @@ pub(crate) const PICOS: u64 = 1_000;
 /// Returns a time in nanoseconds.
 pub(crate) fn nanos(now: Time) -> u64 {
     now.as_picos() / PICOS
+}
+
+/// Returns the quotient, rounded down; 0 if `load` is. Sums mostly fit 64 bits, for which the
+/// processor has a division.
+fn quotient(sum: i128, load: i64) -> i64 {
+    match (load, i64::try_from(sum)) {
+        (0, _) => 0,
+        (_, Ok(sum)) => sum.div_euclid(load),
+        (_, Err(_)) => sum.div_euclid(i128::from(load)) as i64,
+    }
+}
+
+/// Returns the lag that a member of `weight` has before it comes to a queue of `load`, so that it
+/// has `lag` then: its own arrival moves the average towards it. Beside members of tiny weight that
+/// is far, so the lag is limited: its product with the weights must fit.
+fn before_arrival(lag: i64, load: i64, weight: i64) -> i64 {
+    let farthest = LAG_MOST / (load + weight);
+    let grown = match lag.checked_mul(load + weight) {
+        Some(product) => product / load,
+        // A quotient that does not fit is limited below.
+        None => (i128::from(lag) * i128::from(load + weight) / i128::from(load))
+            .clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
+    };
+    grown.clamp(-farthest, farthest)
 }
 
 /// How a member is put on a queue.
@@ -43,17 +69,31 @@ pub(crate) enum Arrival {
 pub(crate) struct Timeline<'a, M: Memory, F> {
     queue: &'a FairQueue<M>,
     words: F,
+    /// The running member that was looked up last, and its words.
+    known: Cell<Option<(Member, &'a FairTask<M>)>>,
     /// The slice, in nanoseconds of CPU time.
     slice: i64,
 }
 
 impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slice: i64) -> Self {
-        Self { queue, words, slice }
+        Self { queue, words, known: Cell::new(None), slice }
     }
 
     pub(crate) fn tree(&self) -> Tree<'a, M, &F> {
         Tree::new(&self.queue.root, &self.words)
+    }
+
+    /// Returns the words of the running member `curr`. An operation asks for them often.
+    fn of_curr(&self, curr: Member) -> &'a FairTask<M> {
+        match self.known.get() {
+            Some((known, words)) if known == curr => words,
+            _ => {
+                let words = (self.words)(curr);
+                self.known.set(Some((curr, words)));
+                words
+            }
+        }
     }
 
     /// Returns the running member.
@@ -66,7 +106,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     fn totals(&self) -> (i64, i128) {
         let (mut load, mut sum) = (self.queue.load.get() as i64, i128::from(self.queue.sum.get()));
         if let Some(curr) = self.curr() {
-            let words = (self.words)(curr);
+            let words = self.of_curr(curr);
             let weight = i64::from(words.weight.get());
             load += weight;
             sum += i128::from(words.vruntime.get() - self.queue.base.get()) * i128::from(weight);
@@ -78,7 +118,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// that the last member left.
     pub(crate) fn average(&self) -> i64 {
         let (load, sum) = self.totals();
-        self.queue.base.get() + if load == 0 { 0 } else { sum.div_euclid(i128::from(load)) as i64 }
+        self.queue.base.get() + quotient(sum, load)
     }
 
     /// Counts from the average from now on, so that products stay small.
@@ -124,7 +164,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
         self.queue.charged.set(self.queue.charged.get() + nanos * PICOS);
         self.queue.period_used.set(self.queue.period_used.get() + nanos);
-        let words = (self.words)(curr);
+        let words = self.of_curr(curr);
         words.vruntime.set(words.vruntime.get() + words.to_virtual(nanos as i64));
         let used_up = words.vruntime.get() >= words.deadline.get();
         if used_up {
@@ -140,14 +180,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.charge(now);
         let words = (self.words)(id);
         let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
-        let mut lag = i128::from(words.lag.get());
-        if load > 0 {
-            // Its own arrival moves the average towards it. Beside members of tiny weight that is
-            // far, so the lag is limited: its product with the weights must fit.
-            let farthest = LAG_MOST / i128::from(load + weight);
-            lag = (lag * i128::from(load + weight) / i128::from(load)).clamp(-farthest, farthest);
-        }
-        words.vruntime.set(self.average() - if load > 0 { lag as i64 } else { 0 });
+        let lag = words.lag.get();
+        words.vruntime.set(self.average() - if load > 0 { before_arrival(lag, load, weight) } else { 0 });
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {
             // A new task begins with half a slice: it runs soon, and takes little at first.
             (0, 1) => words.to_virtual(self.slice) / 2,
@@ -203,7 +237,10 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let most = words.to_virtual((2 * self.slice).max(TICK_NANOS));
         words.lag.set((self.average() - words.vruntime.get()).clamp(-most, most));
         words.left_of_slice.set(if sleeps { 0 } else { words.deadline.get() - words.vruntime.get() });
-        self.rebase();
+        if !M::LEAVES_OUT_READS {
+            // It counts from the average already: each operation ends so, and a charge.
+            self.rebase();
+        }
         if self.curr() == Some(id) {
             self.queue.curr.set(0);
         } else {
@@ -216,15 +253,19 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// Returns the member that should run, other than `without`. The running member continues while
     /// it is eligible and its slice is not used up.
     pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
+        if M::LEAVES_OUT_READS && self.queue.root.get() == 0 {
+            // It is alone, or there is none.
+            return self.curr().filter(|&curr| Some(curr) != without);
+        }
         let is_eligible = self.eligibility();
         let curr = self.curr();
         let stays = curr.filter(|&curr| Some(curr) != without);
         if self.queue.root.get() == 0 {
             return stays;
         }
-        let stays = stays.filter(|&curr| is_eligible((self.words)(curr).vruntime.get()));
+        let stays = stays.filter(|&curr| is_eligible(self.of_curr(curr).vruntime.get()));
         if let Some(curr) = stays
-            && (self.words)(curr).deadline.get() == self.queue.chosen_deadline.get()
+            && self.of_curr(curr).deadline.get() == self.queue.chosen_deadline.get()
         {
             return Some(curr);
         }
@@ -266,7 +307,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     pub(crate) fn let_go(&self, now: Time) {
         self.charge(now);
         if let Some(curr) = self.curr() {
-            let words = (self.words)(curr);
+            let words = self.of_curr(curr);
             words.deadline.set(words.deadline.get() + words.to_virtual(self.slice));
         }
     }

@@ -51,7 +51,7 @@ impl<P: Platform> Fair<P> {
         if self.class().sched_domains.idles_briefly(here) || overloaded.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        self.update_leaves(state, rq, P::now());
+        self.update_leaves(state, rq, P::moment());
         let mut most = 0;
         for around in &state.neighbourhoods[here.index()] {
             if self.pull_fair(state, up, rq, around, &mut most) {
@@ -78,7 +78,7 @@ impl<P: Platform> Fair<P> {
         if !self.is_used() || rq.online.get() == 0 {
             return rq.nr_running.get() > 0;
         }
-        self.update_leaves(state, rq, P::now());
+        self.update_leaves(state, rq, P::moment());
         let mut most = 0;
         for around in &state.neighbourhoods[rq.cpu.index()] {
             while self.pull_fair(state, up, rq, around, &mut most) {}

@@ -153,7 +153,7 @@ impl<P: Platform> Fair<P> {
             Self::count_running(rd, rq, 1);
         }
         let runs = rq.curr() == Some(id);
-        let now = P::now();
+        let now = P::moment();
         if !is_held {
             self.begin_if_first(state, rq, !runs, now);
         } else if runs {
@@ -190,7 +190,7 @@ impl<P: Platform> Fair<P> {
         if !self.groups.is_held(state, rq.cpu, id) {
             rq.nr_running.set(rq.nr_running.get() - 1);
         }
-        self.dequeue_levels(state, rq, id, sleeps, P::now());
+        self.dequeue_levels(state, rq, id, sleeps, P::moment());
         self.fair_queue(rq.cpu).end_service_if_none();
     }
 
@@ -198,14 +198,14 @@ impl<P: Platform> Fair<P> {
     pub(crate) fn let_go_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         let group =
             if self.groups.are_used() { rq.curr().and_then(|curr| self.groups.group_of(state, curr)) } else { None };
-        self.level(state, rq.cpu, group).let_go(P::now());
+        self.level(state, rq.cpu, group).let_go(P::moment());
     }
 
     /// The running task stays queued while something else runs.
     pub(crate) fn put_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         // With groups, the next task decides at which levels.
         if !self.groups.are_used() {
-            self.timeline(state, rq.cpu).put(P::now());
+            self.timeline(state, rq.cpu).put(P::moment());
         }
     }
 
@@ -214,11 +214,11 @@ impl<P: Platform> Fair<P> {
     pub(crate) fn begin_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>, next: TaskId) {
         let member = Member::task(next);
         if self.groups.are_used() {
-            return self.begin_levels(state, rq.cpu, self.groups.group_of(state, next), member, P::now());
+            return self.begin_levels(state, rq.cpu, self.groups.group_of(state, next), member, P::moment());
         }
         let timeline = self.timeline(state, rq.cpu);
         if timeline.curr() != Some(member) {
-            timeline.begin(member, P::now());
+            timeline.begin(member, P::moment());
         }
     }
 
@@ -237,7 +237,7 @@ impl<P: Platform> Fair<P> {
             return next;
         }
         loop {
-            let now = P::now();
+            let now = P::moment();
             let picked = self.pick_levels(state, rq.cpu, goes, now);
             let of = picked.filter(|_| self.groups.has_limits()).and_then(|picked| self.groups.group_of(state, picked));
             match self.groups.used_up(rq, of, now) {
@@ -253,7 +253,7 @@ impl<P: Platform> Fair<P> {
         if running.is_real_time() || rq.needs_resched() {
             return;
         }
-        if self.pick_levels(state, rq.cpu, None, P::now()) == Some(id) {
+        if self.pick_levels(state, rq.cpu, None, P::moment()) == Some(id) {
             state.resched(rq);
         }
     }
@@ -294,7 +294,7 @@ impl<P: Platform> Fair<P> {
             return;
         }
         let mut rq = state.lock(here);
-        let now = P::now();
+        let now = P::moment();
         let ended = if self.groups.are_used() {
             self.charge_levels(state, here, now)
         } else {

@@ -29,7 +29,7 @@ impl<P: Platform> SchedDomains<P> {
         if !keeps_stretches && prev.is_some() && next.is_some() {
             return;
         }
-        let now = P::now();
+        let now = P::moment();
         if keeps_stretches {
             self.note_stretch(rq.cpu, prev.is_some(), now);
         }

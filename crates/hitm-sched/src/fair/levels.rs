@@ -205,7 +205,7 @@ impl<P: Platform> Fair<P> {
     /// left may still count as running.
     pub(crate) fn put_groups(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         if self.groups.are_used() {
-            self.put_levels(state, rq.cpu, None, P::now());
+            self.put_levels(state, rq.cpu, None, P::moment());
         }
     }
 

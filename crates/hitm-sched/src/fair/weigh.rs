@@ -32,7 +32,7 @@ impl<P: Platform> Fair<P> {
         let member = Member::group(id);
         let line = self.level(state, rq.cpu, above);
         if entity.height.get() != 0 || line.curr() == Some(member) {
-            line.reweigh(member, weight, P::now());
+            line.reweigh(member, weight, P::moment());
         } else {
             entity.set_weight(weight);
         }
@@ -40,7 +40,7 @@ impl<P: Platform> Fair<P> {
 
     /// Sums up everything above `id` on the CPU of `rq`, and reweighs it.
     pub(super) fn update_shares_above(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: GroupId) {
-        let now = nanos(P::now());
+        let now = nanos(P::moment());
         let mut next = Some(id);
         while let Some(id) = next {
             next = self.groups.above(id, rq.cpu);
@@ -69,6 +69,6 @@ impl<P: Platform> Fair<P> {
     /// A tick: updates the load of CPUs that do not tick, if it is due. The caller holds no lock.
     pub(super) fn update_idle_load(&self, state: &State<P>, now: Time) {
         let ticks = |cpu| self.fair_queue(cpu).nr_queued.peek() != 0;
-        self.groups.update_idle_load(state, now, ticks, |rq| self.update_leaves(state, rq, P::now()));
+        self.groups.update_idle_load(state, now, ticks, |rq| self.update_leaves(state, rq, P::moment()));
     }
 }

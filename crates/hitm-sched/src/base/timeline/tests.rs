@@ -252,3 +252,24 @@ fn what_one_is_owed_beside_what_weighs_next_to_nothing_is_bounded() {
     let (lags, weights) = bench.lags();
     assert!((-weights..=0).contains(&lags), "lags {lags} of weights {weights}");
 }
+
+/// The divisions of 64 bits give what those of 128 bits do.
+#[test]
+fn short_divisions_are_as_long_ones() {
+    let mut chance = Chance(7);
+    for _ in 0..20_000 {
+        // Numbers of all lengths.
+        let mut number = |bits: u64| {
+            let length = 1 + chance.below(bits);
+            (chance.next() >> (64 - length)) as i64
+        };
+        let (load, weight) = (1 + number(37), 1 + number(27));
+        let sum = i128::from(number(62) - number(62)) << number(6);
+        assert_eq!(i128::from(quotient(sum, load)), i128::from(sum.div_euclid(i128::from(load)) as i64));
+        let lag = number(50) - number(50);
+        let (total, most) = (i128::from(load + weight), i128::from(LAG_MOST));
+        let expect = (i128::from(lag) * total / i128::from(load)).clamp(-(most / total), most / total);
+        assert_eq!(i128::from(before_arrival(lag, load, weight)), expect, "{lag} before {load} and {weight}");
+    }
+    assert_eq!(quotient(5, 0), 0);
+}

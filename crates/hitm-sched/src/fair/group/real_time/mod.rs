@@ -239,7 +239,7 @@ impl<P: Platform> Groups<P> {
     #[inline]
     pub(crate) fn charge_real_time(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return };
-        let (clock, now) = (&clocks[rq.cpu], nanos(P::now()));
+        let (clock, now) = (&clocks[rq.cpu], nanos(P::moment()));
         let since = clock.charged.get();
         clock.charged.set(now.max(since));
         let Some(curr) = rq.curr().filter(|&curr| state.tasks.get(curr).prio().is_real_time()) else { return };
@@ -257,7 +257,7 @@ impl<P: Platform> Groups<P> {
         if !self.has_real_time_limits() || rq.online.get() == 0 || state.tasks.get(id).is_lent() {
             return None;
         }
-        let now = nanos(P::now());
+        let now = nanos(P::moment());
         let is_used_up = |&own: &GroupId| {
             self.real_time_queue(state, rq, own, now).is_some_and(|queue| {
                 queue.pass(None, now);
