@@ -33,6 +33,9 @@ use crate::linux::root_domain::RootDomain;
 /// millisecond per CPU by 16.
 const INTERVAL_A_CPU: Span = Span::from_micros(16_000);
 
+/// The most tasks that an idle CPU takes at once, as of real-time tasks.
+const TAKES_MOST: u32 = 128;
+
 impl<P: Platform> Fair<P> {
     /// The CPU of `rq` has nothing to run: pulls a fair task. May release the lock. Returns true
     /// when there is something to run.
@@ -54,7 +57,7 @@ impl<P: Platform> Fair<P> {
         self.update_leaves(state, rq, P::moment());
         let mut most = 0;
         for around in &state.neighbourhoods[here.index()] {
-            if self.pull_fair(state, up, rq, around, &mut most) {
+            if self.pull_fair(state, up, rq, around, 1, &mut most) {
                 return true;
             }
         }
@@ -66,8 +69,9 @@ impl<P: Platform> Fair<P> {
         rq.nr_running.get() > 0
     }
 
-    /// Takes fair tasks for the CPU of `rq`, which has nothing to run, until it has as many as the
-    /// fullest queue near it. May release the lock. Returns true when there is something to run.
+    /// Takes fair tasks for the CPU of `rq`, which has nothing to run: half of what the fullest
+    /// queue near it has more, but not many at once, because both queues are locked meanwhile. May
+    /// release the lock. Returns true when there is something to run.
     pub(crate) fn take_when_idle(
         &self,
         state: &State<P>,
@@ -81,8 +85,7 @@ impl<P: Platform> Fair<P> {
         self.update_leaves(state, rq, P::moment());
         let mut most = 0;
         for around in &state.neighbourhoods[rq.cpu.index()] {
-            while self.pull_fair(state, up, rq, around, &mut most) {}
-            if rq.nr_running.get() > 0 {
+            if self.pull_fair(state, up, rq, around, TAKES_MOST, &mut most) || rq.nr_running.get() > 0 {
                 return true;
             }
         }
@@ -109,14 +112,16 @@ impl<P: Platform> Fair<P> {
         self.is_used() && rd.words().overloaded.load(Ordering::Relaxed) != 0
     }
 
-    /// Pulls a fair task from the fullest queue of `around`, if that queue has at least two tasks
-    /// more. Raises `most` to the count of the fullest queue.
+    /// Pulls fair tasks, up to `limit`, from the fullest queue of `around`, until that queue does
+    /// not have two tasks more. Returns whether there was one. Raises `most` to the count of the
+    /// fullest queue.
     fn pull_fair(
         &self,
         state: &State<P>,
         up: &impl Upcalls<P>,
         rq: &mut RqGuard<'_, P>,
         around: &CpuSet,
+        limit: u32,
         most: &mut u32,
     ) -> bool {
         let here = rq.cpu;
@@ -132,24 +137,39 @@ impl<P: Platform> Fair<P> {
         let Some(cpu) = fullest.1 else { return false };
         let (source, _let_go) = rq.lock_both(&state.rqs[cpu], cpu);
         // Everything that follows reads both queues again.
-        if rq.online.get() == 0 || source.nr_running.get() < rq.nr_running.get() + 2 {
+        if rq.online.get() == 0 {
             return false;
         }
-        let Some(id) = self.first_that_may(state, &source, here) else { return false };
-        up.move_task(&source, id, rq);
-        state.stats.add(Count::Balance);
-        true
+        let (fullest, own) = (source.nr_running.get(), rq.nr_running.get());
+        if fullest < own + 2 {
+            return false;
+        }
+        let wanted = ((fullest - own) / 2).min(limit) as usize;
+        let mut found = Vec::with_capacity(wanted);
+        self.find_waiting(state, source.cpu, None, &mut |id| {
+            if self.may_come(state, id, here) {
+                found.push(id);
+            }
+            found.len() == wanted
+        });
+        for &id in &found {
+            up.move_task(&source, id, rq);
+            state.stats.add(Count::Balance);
+        }
+        !found.is_empty()
+    }
+
+    /// Returns whether `id`, which waits, may run on `cpu`. A CPU on which it would be held is no
+    /// better.
+    fn may_come(&self, state: &State<P>, id: TaskId, cpu: CpuId) -> bool {
+        state.tasks.allowed(id).contains(cpu)
+            && !state.tasks.get(id).is_on_cpu()
+            && !self.groups.is_held(state, cpu, id)
     }
 
     /// Returns the first fair task by deadline that waits on `source` and may run on `cpu`.
     fn first_that_may(&self, state: &State<P>, source: &RqGuard<'_, P>, cpu: CpuId) -> Option<TaskId> {
-        // A CPU on which it would be held is no better.
-        let may = |id| {
-            state.tasks.allowed(id).contains(cpu)
-                && !state.tasks.get(id).is_on_cpu()
-                && !self.groups.is_held(state, cpu, id)
-        };
-        self.find_waiting(state, source.cpu, None, &mut { may })
+        self.find_waiting(state, source.cpu, None, &mut |id| self.may_come(state, id, cpu))
     }
 
     /// A tick of the CPU of `rq`, on which fair tasks are queued.
@@ -174,7 +194,7 @@ impl<P: Platform> Fair<P> {
                 self.class().sched_domains.refresh_idle_scan(state, rq.cpu);
             }
             self.update_leaves(state, rq, now);
-            if rq.online.get() != 0 && self.pull_fair(state, up, rq, around, &mut 0) {
+            if rq.online.get() != 0 && self.pull_fair(state, up, rq, around, 1, &mut 0) {
                 return;
             }
         }
