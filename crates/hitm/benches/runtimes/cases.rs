@@ -298,6 +298,10 @@ const PIECE: Duration = Duration::from_micros(50);
 /// The tasks of the load per thread.
 const LOAD: usize = 4;
 
+/// The longest that a run waits for events. Where the waiting task is one among 200 equals, an event
+/// takes tens of milliseconds, and all of them would take minutes.
+const MOST: Duration = Duration::from_secs(2);
+
 /// The time between two events: long enough for the last one to be over.
 const BETWEEN: Duration = Duration::from_millis(1);
 
@@ -371,15 +375,19 @@ fn with_events(size: Size, run: impl FnOnce(Arc<Event>, Arc<AtomicBool>) -> Vec<
     });
     let latencies = run(event, over);
     source.join().expect("it does not panic");
-    assert_eq!(latencies.len(), size.events);
+    assert!((1..=size.events).contains(&latencies.len()));
     latencies
 }
 
 /// Waits for the events, then ends the load.
 async fn listen(size: Size, event: Arc<Event>, over: Arc<AtomicBool>, latencies: Arc<Mutex<Vec<Duration>>>) {
+    let begin = Instant::now();
     for _ in 0..size.events {
         let latency = event.wait().await;
         latencies.lock().expect("no holder panics").push(latency);
+        if begin.elapsed() > MOST {
+            break;
+        }
     }
     // Relaxed: a flag.
     over.store(true, Ordering::Relaxed);
