@@ -4,15 +4,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hitm_memory::Platform;
 use hitm_sched::TaskId;
 
-use crate::cell::Cell;
+use crate::body::CellRef;
 use crate::join::{JoinError, JoinHandle};
-use crate::runtime::Handle;
 
 /// Aborts a task, without its output: made by [`JoinHandle::abort_handle`]. Dropping it does
 /// nothing.
@@ -28,14 +26,13 @@ use crate::runtime::Handle;
 /// # }).unwrap();
 /// ```
 pub struct AbortHandle<P: Platform> {
-    runtime: Handle<P>,
-    cell: Arc<Cell<P>>,
+    cell: CellRef<P>,
 }
 
 impl<P: Platform> AbortHandle<P> {
     /// Asks the task to end: see [`JoinHandle::abort`].
     pub fn abort(&self) {
-        self.runtime.0.abort(&self.cell);
+        self.cell.with_runtime(|runtime| runtime.abort(&self.cell));
     }
 
     /// Returns whether the task has ended.
@@ -53,7 +50,7 @@ impl<P: Platform> AbortHandle<P> {
 
 impl<P: Platform> Clone for AbortHandle<P> {
     fn clone(&self) -> Self {
-        Self { runtime: self.runtime.clone(), cell: self.cell.clone() }
+        Self { cell: self.cell.clone() }
     }
 }
 
@@ -67,7 +64,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// Returns a handle that aborts the task, to be kept beside the join handle.
     #[must_use]
     pub fn abort_handle(&self) -> AbortHandle<P> {
-        AbortHandle { runtime: self.runtime.clone(), cell: self.cell.clone() }
+        AbortHandle { cell: self.cell.clone() }
     }
 
     /// Binds the task to this handle: dropping the result aborts the task.

@@ -1,34 +1,34 @@
-//! The runtime's state of a task beside the scheduler's: the task's future and how its last poll
-//! ended.
+//! The runtime's state of a task beside the scheduler's, in front of the task's future: how its
+//! last poll ended, what was asked of it, and where its join handle waits.
 //!
-//! **Roles.** The table holds a cell while its task is alive. Handles and wakers hold the cell
-//! longer, without the future. A cell is the waker of its task, so it must not hold its own waker
-//! beyond the task's end.
+//! **Roles.** The table has a reference to a cell while its task is alive. Handles and wakers have
+//! references longer. [`body`](crate::body) has the block of memory behind the cell. A cell is the
+//! waker of its task, so it must not hold its own waker beyond the task's end.
 //!
-//! The future is accessed by whoever has set `in_use`. It is never contended: the scheduler runs a
-//! task on one CPU at a time. A second CPU that finds it set has met a bug, and panics.
+//! The future is accessed by the thread that has set `in_use`. It is never contended: the scheduler
+//! runs a task on one CPU at a time. A second CPU that finds it set has met a bug, and panics.
+//!
+//! What few tasks need is made at the first use: [`Rare`].
 //!
 //! **Simulation.** All state here is outside the simulated memory. State that one CPU writes and
 //! another reads without a simulated word in between (`aborted`, `parking`) is accessed after
 //! [`Platform::settle`].
 
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::future::Future;
-use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::mem::take;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 
-use hitm_memory::{Platform, Span};
+use hitm_memory::{Native, Platform, Span};
 use hitm_sched::{SwitchReason, TaskId};
 
+use crate::body::{self, Operations, References};
 use crate::contain::contain;
 use crate::host;
-use crate::join::{Finish, JoinError};
+use crate::join::JoinError;
+use crate::join_word::JoinWord;
 use crate::options::Kept;
 use crate::roles::Role;
 use crate::runtime::{Handle, Inner};
@@ -37,8 +37,6 @@ use crate::sync::pi_mutex::Deferred;
 use crate::table::Running;
 use crate::tenant::Tenant;
 use crate::worker::SLICE;
-
-pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How a poll that did not end the task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +51,10 @@ pub(crate) enum Leave {
 }
 
 /// Whether a task is parked.
+#[derive(Default)]
 enum Parking {
     /// The task is not parked, and no unpark is pending.
+    #[default]
     Idle,
     /// An unpark is pending: the next park returns.
     Unparked,
@@ -62,57 +62,51 @@ enum Parking {
     Parked(Waker),
 }
 
-/// One task.
-pub(crate) struct Cell<P: Platform> {
-    pub(crate) id: TaskId,
-    pub(crate) role: Option<Role>,
-    /// Kept until the task's id is freed.
-    pub(crate) tenant: Option<Tenant>,
-    /// Options that tasks of this task inherit, and the name.
-    pub(crate) kept: Option<Box<Kept>>,
-    runtime: Weak<Inner<P>>,
-    /// Whether the future is being accessed.
-    in_use: AtomicBool,
-    task: UnsafeCell<Option<Task>>,
-    finish: Arc<dyn Finish>,
-    aborted: AtomicBool,
-    ended: AtomicBool,
+/// What few tasks need.
+struct Rare<P: Platform> {
     parking: Mutex<Parking>,
     /// The priorities that the task is lent and the mutexes that it waits for.
-    pub(crate) pi: TaskPi<P>,
+    pi: TaskPi<P>,
+    /// The mutexes to release at the end of the poll.
+    deferred: Mutex<Vec<Deferred<P>>>,
+}
+
+/// One task.
+pub(crate) struct Cell<P: Platform> {
+    pub(crate) references: References,
+    /// What is done to the future behind the cell.
+    pub(crate) operations: &'static Operations<P>,
+    runtime: Weak<Inner<P>>,
+    /// Options that are kept until the task's id is freed. Most tasks have none.
+    kept: Option<Box<Kept>>,
+    rare: OnceLock<Box<Rare<P>>>,
+    /// The waker of the join handle. `join` says who uses it.
+    place: UnsafeCell<Option<Waker>>,
+    /// The remainder of its round-robin turn, in picoseconds. Only the task's CPU uses it.
+    slice: AtomicU64,
+    pub(crate) id: TaskId,
+    /// The number of holds: one by the live task, and one per call that uses its id. See
+    /// [`Cell::hold`].
+    holders: AtomicU32,
+    pub(crate) join: JoinWord<Native>,
+    /// Whether the future is being accessed.
+    in_use: AtomicBool,
+    aborted: AtomicBool,
+    ended: AtomicBool,
     /// Whether the task was aborted or has panicked, so that its future is being dropped.
     dying: AtomicBool,
     /// Whether `deferred` has entries. Only the task's CPU uses both.
     defers: AtomicBool,
-    /// The mutexes to release at the end of the poll.
-    deferred: Mutex<Vec<Deferred<P>>>,
-    /// The number of holds: one by the live task, and one per call that uses its id. See
-    /// [`Cell::hold`].
-    holders: AtomicU32,
-    /// How the present poll ends if it does not end the task. Only the task's CPU uses this and all
-    /// fields below.
+    /// How the present poll ends if it does not end the task. Only the task's CPU uses it.
     leave: AtomicU8,
-    /// The remainder of its round-robin turn, in picoseconds.
-    slice: AtomicU64,
-    /// The CPU that the task ran on last, plus 1; 0 before the first time.
-    pub(crate) last_cpu: AtomicU32,
-    /// Whether the task slept before this poll.
-    pub(crate) slept: AtomicBool,
 }
 
-// SAFETY: all fields but `task` are `Sync`. `task` is accessed through `InUse`, by one thread at a
-// time, and futures are `Send`.
+// SAFETY: all fields but `place` are `Sync`. `place` is used by one thread at a time: see
+// `JoinWord`. Wakers are `Send`.
 unsafe impl<P: Platform> Sync for Cell<P> {}
 
 /// The exclusive access to a task's future, until it is dropped.
-struct InUse<'a, P: Platform>(&'a Cell<P>);
-
-impl<P: Platform> InUse<'_, P> {
-    fn task(&mut self) -> &mut Option<Task> {
-        // SAFETY: `in_use` lets one `InUse` of a cell exist at a time, and it is borrowed mutably.
-        unsafe { &mut *self.0.task.get() }
-    }
-}
+pub(crate) struct InUse<'a, P: Platform>(&'a Cell<P>);
 
 impl<P: Platform> Drop for InUse<'_, P> {
     fn drop(&mut self) {
@@ -123,7 +117,7 @@ impl<P: Platform> Drop for InUse<'_, P> {
 
 impl<P: Platform> Cell<P> {
     /// Returns the access to the future, unless another CPU has it.
-    fn access(&self) -> Option<InUse<'_, P>> {
+    pub(crate) fn access(&self) -> Option<InUse<'_, P>> {
         // Acquire: pairs with the Release in `InUse::drop`.
         (!self.in_use.swap(true, Ordering::Acquire)).then_some(InUse(self))
     }
@@ -131,34 +125,86 @@ impl<P: Platform> Cell<P> {
     pub(crate) fn new(
         runtime: Weak<Inner<P>>,
         id: TaskId,
-        role: Option<Role>,
-        tenant: Option<Tenant>,
         kept: Option<Box<Kept>>,
-        task: Task,
-        finish: Arc<dyn Finish>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            id,
-            role,
-            tenant,
-            kept,
+        operations: &'static Operations<P>,
+    ) -> Self {
+        Self {
+            references: References::new(),
+            operations,
             runtime,
+            kept,
+            rare: OnceLock::new(),
+            place: UnsafeCell::new(None),
+            slice: AtomicU64::new(SLICE.as_picos()),
+            id,
+            holders: AtomicU32::new(1),
+            join: JoinWord::new(),
             in_use: AtomicBool::new(false),
-            task: UnsafeCell::new(Some(task)),
-            finish,
             aborted: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            parking: Mutex::new(Parking::Idle),
-            pi: TaskPi::new(),
             dying: AtomicBool::new(false),
             defers: AtomicBool::new(false),
-            deferred: Mutex::new(Vec::new()),
-            holders: AtomicU32::new(1),
             leave: AtomicU8::new(Leave::Block as u8),
-            slice: AtomicU64::new(SLICE.as_picos()),
-            last_cpu: AtomicU32::new(0),
-            slept: AtomicBool::new(true),
-        })
+        }
+    }
+
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_deref()
+    }
+
+    pub(crate) fn role(&self) -> Option<Role> {
+        self.kept()?.role()
+    }
+
+    pub(crate) fn tenant(&self) -> Option<&Tenant> {
+        self.kept()?.tenant()
+    }
+
+    fn rare(&self) -> &Rare<P> {
+        self.rare
+            .get_or_init(|| Box::new(Rare { parking: Mutex::default(), pi: TaskPi::new(), deferred: Mutex::default() }))
+    }
+
+    /// Returns the task's PI state.
+    pub(crate) fn pi(&self) -> &TaskPi<P> {
+        &self.rare().pi
+    }
+
+    /// Returns the task's PI state, if it may have one.
+    pub(crate) fn pi_if_any(&self) -> Option<&TaskPi<P>> {
+        self.rare.get().map(|rare| &rare.pi)
+    }
+
+    /// Returns the place of the join handle's waker.
+    ///
+    /// # Safety
+    /// The [word](JoinWord) has given it to the caller, who has no other reference to it.
+    #[expect(clippy::mut_from_ref, reason = "the caller's duty says so")]
+    pub(crate) unsafe fn place(&self) -> &mut Option<Waker> {
+        // SAFETY: the caller's duty.
+        unsafe { &mut *self.place.get() }
+    }
+
+    /// Runs `f` with the task's runtime, unless it is gone.
+    pub(crate) fn with_runtime(&self, f: impl FnOnce(&Inner<P>)) {
+        match host::current::<P>(&self.runtime) {
+            Some(runtime) => f(runtime),
+            None => {
+                if let Some(runtime) = self.runtime.upgrade() {
+                    f(&runtime);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        self.with_runtime(|runtime| runtime.wake(self));
+    }
+
+    pub(crate) fn note_panic(&self) {
+        if let Some(runtime) = self.runtime.upgrade() {
+            Handle(runtime).note_panic();
+        }
     }
 
     /// Asks the task to end where it next waits. The caller has settled before, and wakes the task
@@ -181,8 +227,19 @@ impl<P: Platform> Cell<P> {
     /// which tasks tolerate.
     pub(crate) fn has_ended(&self) -> bool {
         P::settle();
-        // Acquire: pairs with the Release in `end`.
+        // Acquire: pairs with the Release in `set_ended`.
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the task has ended, for whoever has the access to the future.
+    pub(crate) fn is_over(&self) -> bool {
+        // Relaxed: set under that access.
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_ended(&self) {
+        // Release: pairs with the Acquire in `has_ended`.
+        self.ended.store(true, Ordering::Release);
     }
 
     /// Keeps the task's id from being reused until [`Cell::release`]; returns false when it may
@@ -241,7 +298,7 @@ impl<P: Platform> Cell<P> {
     /// Defers the release of a PI mutex to the end of the poll, when it is known whether the task
     /// has panicked.
     pub(crate) fn defer(&self, deferred: Deferred<P>) {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+        self.rare().deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
         // Relaxed: only the CPU that polls the task writes and reads this.
         self.defers.store(true, Ordering::Relaxed);
     }
@@ -252,7 +309,7 @@ impl<P: Platform> Cell<P> {
         if self.defers.load(Ordering::Relaxed) {
             // Relaxed: as in `defer`.
             self.defers.store(false, Ordering::Relaxed);
-            let deferred = std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner));
+            let deferred = take(&mut *self.rare().deferred.lock().unwrap_or_else(PoisonError::into_inner));
             deferred.into_iter().for_each(|deferred| deferred.release(died));
         }
     }
@@ -261,7 +318,7 @@ impl<P: Platform> Cell<P> {
         P::settle();
         // The lock only covers moves, so the state is consistent even if a thread panicked
         // meanwhile.
-        self.parking.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rare().parking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for an unpark, or consumes a pending one.
@@ -287,31 +344,17 @@ impl<P: Platform> Cell<P> {
     /// Polls the task. Ends it when it has finished, has panicked or was aborted.
     pub(crate) fn poll(cell: Running<P>) -> SwitchReason {
         let this = &*cell;
-        let Some(mut slot) = this.access() else { panic!("task {} runs on two CPUs", this.id) };
-        let Some(task) = slot.task().as_mut() else { panic!("task {} runs after it has ended", this.id) };
-        let result = if this.is_aborted() {
-            Err(JoinError::aborted())
-        } else {
-            this.set_leave(Leave::Block);
-            // SAFETY: the table has a reference to the cell during the poll, and `ManuallyDrop`
-            // keeps this one from being given back.
-            let waker = ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(cell.as_ptr()) }));
-            let mut context = Context::from_waker(&waker);
-            // Unwind safety: after a panic the future is only dropped.
-            let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
-            if polled.is_ok() {
-                this.release_deferred(false);
-            }
-            match polled {
-                Ok(Poll::Pending) => return this.why(),
-                Ok(Poll::Ready(())) => Ok(()),
-                Err(payload) => Err(JoinError::panicked(payload)),
-            }
-        };
-        let task = slot.task().take();
-        drop(slot);
-        this.end(task, result);
-        SwitchReason::Exit
+        let Some(_use) = this.access() else { panic!("task {} runs on two CPUs", this.id) };
+        assert!(!this.is_over(), "task {} runs after it has ended", this.id);
+        if this.is_aborted() {
+            // SAFETY: the table has a reference during the poll, and `_use` is the use of the
+            // future, which is there: the task has not ended.
+            unsafe { body::fail(cell.as_raw(), JoinError::aborted()) };
+            return SwitchReason::Exit;
+        }
+        this.set_leave(Leave::Block);
+        // SAFETY: as above.
+        if unsafe { body::poll(cell.as_raw()) } { SwitchReason::Exit } else { this.why() }
     }
 
     fn why(&self) -> SwitchReason {
@@ -323,59 +366,20 @@ impl<P: Platform> Cell<P> {
         }
     }
 
-    /// Ends a task that never ran, or that no CPU will run any more, with `error`.
-    pub(crate) fn discard(&self, error: JoinError) {
-        // A CPU that polls the task ends it.
-        let Some(mut slot) = self.access() else { return };
-        let task = slot.task().take();
-        drop(slot);
-        if task.is_some() {
-            self.end(task, Err(error));
-        }
-    }
-
-    /// Drops the future, then completes the join state.
-    fn end(&self, task: Option<Task>, result: Result<(), JoinError>) {
+    /// Begins the task's end: it `dies`, or is done. The caller drops the future next.
+    pub(crate) fn begin_end(&self, dies: bool) {
         P::settle();
         // Relaxed: only destructors on this thread read it.
-        self.dying.store(result.is_err(), Ordering::Relaxed);
+        self.dying.store(dies, Ordering::Relaxed);
         self.release_deferred(true);
-        // Unwind safety: the future is gone afterwards.
-        let dropped: Result<(), Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(|| drop(task)));
-        let result = match (result, dropped) {
-            (Err(error), Err(payload)) if error.is_panic() => {
-                // The join state reports the first panic.
-                std::mem::forget(payload);
-                Err(error)
-            }
-            (_, Err(payload)) => Err(JoinError::panicked(payload)),
-            (result, Ok(())) => result,
-        };
-        let parking = std::mem::replace(&mut *self.parking(), Parking::Idle);
-        contain(|| drop(parking));
-        // Release: pairs with the Acquire in `has_ended`.
-        self.ended.store(true, Ordering::Release);
-        let panicked = result.as_ref().is_err_and(JoinError::is_panic);
-        self.finish.finish(result);
-        if panicked && let Some(runtime) = self.runtime.upgrade() {
-            Handle(runtime).note_panic();
-        }
-    }
-}
-
-impl<P: Platform> Wake for Cell<P> {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
-        match host::current::<P>(&self.runtime) {
-            Some(runtime) => runtime.wake(self),
-            None => {
-                if let Some(runtime) = self.runtime.upgrade() {
-                    runtime.wake(self);
-                }
-            }
+    /// Drops what the task has left of its parking.
+    pub(crate) fn end_parking(&self) {
+        P::settle();
+        if self.rare.get().is_some() {
+            let parking = take(&mut *self.parking());
+            contain(|| drop(parking));
         }
     }
 }

@@ -1,12 +1,10 @@
 //! Changing the priority and CPU set of a task, and the state of a CPU, while they are in use.
 
-use std::sync::Arc;
-
 use hitm_memory::{CpuSet, Platform};
 use hitm_sched::Policy;
 use hitm_topology::CpuId;
 
-use crate::cell::Cell;
+use crate::body::CellRef;
 use crate::join::JoinHandle;
 use crate::options::Priority;
 use crate::runtime::Handle;
@@ -71,7 +69,7 @@ impl<P: Platform> Handle<P> {
     }
 
     /// Runs `f` unless the task has ended. The task's id is not reused until `f` returns.
-    pub(crate) fn with_number<T>(&self, task: &JoinHandle<P, T>, f: impl FnOnce(&Arc<Cell<P>>)) {
+    pub(crate) fn with_number<T>(&self, task: &JoinHandle<P, T>, f: impl FnOnce(&CellRef<P>)) {
         if task.cell.hold() {
             self.0.system_call(|| f(&task.cell));
             self.0.in_kernel(|| self.0.free(&task.cell));

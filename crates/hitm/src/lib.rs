@@ -42,6 +42,7 @@
 mod abort_handle;
 mod ambient;
 mod blocking;
+mod body;
 mod builder;
 mod cell;
 mod change;
@@ -56,6 +57,7 @@ mod interval;
 pub mod io;
 mod join;
 mod join_set;
+mod join_word;
 mod local;
 mod local_task;
 mod metrics;

@@ -229,7 +229,7 @@ impl Metrics {
         let Some((limit, report)) = &self.slow else { return };
         if took >= *limit {
             own.slow_polls.fetch_add(1, STATISTIC);
-            let name = cell.kept.as_ref().and_then(|kept| kept.name().cloned());
+            let name = cell.kept().and_then(|kept| kept.name().cloned());
             let slow = SlowPoll { task: cell.id, name, cpu, took: took.into() };
             crate::contain::contain(|| (report.0)(&slow));
         }

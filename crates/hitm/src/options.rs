@@ -1,6 +1,7 @@
 //! Options for spawning a task.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use hitm_memory::{CpuSet, Platform};
 use hitm_sched::{Nice, Policy, Prio};
@@ -115,20 +116,36 @@ impl SpawnOptions {
     }
 }
 
-/// What a task keeps of its options, beside what its scheduler keeps.
+/// What a task keeps of its options, beside what its scheduler keeps, and what is counted by role.
 #[derive(Debug)]
 pub(crate) struct Kept {
     cpus: Option<CpuSet>,
     group: Option<Group>,
     name: Option<Arc<str>>,
+    role: Option<Role>,
+    tenant: Option<Tenant>,
+    /// The CPU that the task ran on last, plus 1; 0 before the first time. Only the task's CPU uses
+    /// this and the next field.
+    pub(crate) last_cpu: AtomicU32,
+    /// Whether the task slept before this poll.
+    pub(crate) slept: AtomicBool,
 }
 
 impl Kept {
     /// Most tasks have none of it.
-    pub(crate) fn of(options: &SpawnOptions) -> Option<Box<Self>> {
-        let SpawnOptions { cpus, group, name, .. } = options;
-        let is_kept = cpus.is_some() || group.is_some() || name.is_some();
-        is_kept.then(|| Box::new(Self { cpus: cpus.clone(), group: group.clone(), name: name.clone() }))
+    pub(crate) fn of(options: SpawnOptions) -> Option<Box<Self>> {
+        let SpawnOptions { cpus, group, name, role, tenant, priority: _ } = options;
+        let is_kept = cpus.is_some() || group.is_some() || name.is_some() || role.is_some() || tenant.is_some();
+        let (last_cpu, slept) = (AtomicU32::new(0), AtomicBool::new(true));
+        is_kept.then(|| Box::new(Self { cpus, group, name, role, tenant, last_cpu, slept }))
+    }
+
+    pub(crate) fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    pub(crate) fn tenant(&self) -> Option<&Tenant> {
+        self.tenant.as_ref()
     }
 
     pub(crate) fn name(&self) -> Option<&Arc<str>> {
@@ -140,15 +157,15 @@ impl<P: Platform> Handle<P> {
     /// Returns the name of the calling task; `None` outside a task and in a task without a name.
     #[must_use]
     pub fn task_name(&self) -> Option<Arc<str>> {
-        self.0.current_cell()?.kept.as_ref()?.name().cloned()
+        self.0.polled()?.kept()?.name().cloned()
     }
 
     pub(crate) fn inherited(&self) -> SpawnOptions {
-        let Some(cell) = self.0.current_cell() else { return SpawnOptions::default() };
+        let Some(cell) = self.0.polled() else { return SpawnOptions::default() };
         let (prio, policy) = cell.own_priority(&self.0);
-        let (cpus, group) = cell.kept.as_ref().map_or((None, None), |kept| (kept.cpus.clone(), kept.group.clone()));
+        let (cpus, group) = cell.kept().map_or((None, None), |kept| (kept.cpus.clone(), kept.group.clone()));
         let priority = Priority { prio, policy };
-        SpawnOptions { priority, cpus, group, tenant: cell.tenant.clone(), role: None, name: None }
+        SpawnOptions { priority, cpus, group, tenant: cell.tenant().cloned(), role: None, name: None }
     }
 }
 

@@ -6,10 +6,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hitm_memory::{Interrupts, Mode, Native, PathCost, Platform, Time};
+use hitm_memory::{CpuSet, Interrupts, Mode, Native, PathCost, Platform, Time};
 use hitm_sched::{Mitigation, Scheduler, Scheduling, TaskId, WakeHint};
 use hitm_topology::{CpuId, Topology};
 
+use crate::body::CellRef;
 use crate::cell::Cell;
 use crate::host::{CpusOnly, Host};
 use crate::local::Local;
@@ -35,6 +36,8 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) operations: Arc<dyn Scheduling<P>>,
     pub(crate) host: Box<dyn Host>,
     pub(crate) cells: Table<P>,
+    /// All CPUs, where a task may run by default.
+    pub(crate) all_cpus: CpuSet,
     /// Per-CPU state, indexed by CPU.
     pub(crate) locals: Box<[Local]>,
     /// Who looks at whose sleeps. `None` with one CPU and with forms of the original.
@@ -105,6 +108,7 @@ impl<P: Platform> Handle<P> {
             operations,
             host,
             cells: Table::new(),
+            all_cpus: sched.topology().cpu_ids().collect(),
             locals: sched.topology().cpu_ids().map(|_| Local::new()).collect(),
             watch: (sched.is_shipped() && sched.topology().cpus() > 1).then(|| Watch::new(sched.topology())),
             task_count: TaskCount::default(),
@@ -150,7 +154,7 @@ impl<P: Platform> Handle<P> {
     ///
     /// # Panics
     /// Outside a task.
-    pub(crate) fn current_cell(&self) -> Arc<Cell<P>> {
+    pub(crate) fn current_cell(&self) -> CellRef<P> {
         self.0.current_cell().expect("only a task of this runtime may do this")
     }
 
@@ -229,8 +233,8 @@ impl<P: Platform> Inner<P> {
         if self.host.is_cpu() { self.locals[P::current_cpu().index()].running() } else { None }
     }
 
-    pub(crate) fn current_cell(&self) -> Option<Arc<Cell<P>>> {
-        Some(self.polled()?.to_arc())
+    pub(crate) fn current_cell(&self) -> Option<CellRef<P>> {
+        Some(self.polled()?.to_ref())
     }
 
     /// Returns the cell of the calling task, for use until its poll ends.
@@ -244,7 +248,7 @@ impl<P: Platform> Inner<P> {
     /// Returns the role of the calling task.
     pub(crate) fn current_role(&self) -> Option<Role> {
         self.roles.as_ref()?;
-        self.polled()?.role
+        self.polled()?.role()
     }
 
     /// Counts a futex system call, to wait or to wake, of the calling task.
@@ -262,8 +266,8 @@ impl<P: Platform> Inner<P> {
 
     /// A task as a timeline has it: its number, and its name or that of its role.
     pub(crate) fn shown<'a>(&'a self, cell: &'a Cell<P>) -> (u32, Option<&'a str>) {
-        let named = cell.kept.as_ref().and_then(|kept| kept.name()).map(|name| &**name);
-        let role = || Some(self.roles.as_ref()?.name(cell.role?));
+        let named = cell.kept().and_then(|kept| kept.name()).map(|name| &**name);
+        let role = || Some(self.roles.as_ref()?.name(cell.role()?));
         (cell.id.0, named.or_else(role))
     }
 
@@ -282,7 +286,7 @@ impl<P: Platform> Inner<P> {
         }
         P::wakes(self.shown(cell));
         if self.operations.wake_with(cell.id, hint)
-            && let (Some(roles), Some(role)) = (&self.roles, cell.role)
+            && let (Some(roles), Some(role)) = (&self.roles, cell.role())
         {
             roles.wake(P::now(), self.current_role(), role);
         }

@@ -23,9 +23,10 @@ use std::sync::atomic::{Ordering, fence};
 use hitm_memory::{Interrupts, Platform};
 use hitm_sched::{Attributes, TaskId, WakeHint};
 
-use crate::cell::{Cell, Task};
+use crate::body::CellRef;
+use crate::cell::Cell;
 use crate::group::Group;
-use crate::join::{Deliver, Finish, JoinError, JoinHandle, JoinState};
+use crate::join::{JoinError, JoinHandle};
 use crate::local::Local;
 use crate::options::{Kept, SpawnOptions};
 use crate::roles::Role;
@@ -64,51 +65,24 @@ impl<P: Platform> Handle<P> {
         F::Output: Send + 'static,
     {
         let options = options.into();
-        let kept = Kept::of(&options);
         #[cfg(feature = "tracing")]
         let future = crate::trace::within_span(&options, future);
-        let role = options.role.inspect(|&role| self.check_role(role));
+        if let Some(role) = options.role {
+            self.check_role(role);
+        }
         let attributes = Attributes {
             prio: options.priority.prio,
             policy: options.priority.policy,
-            allowed: options.cpus.map_or_else(|| self.topology().cpu_ids().collect(), |cpus| self.on_machine(&cpus)),
+            allowed: options.cpus.as_ref().map_or_else(|| self.0.all_cpus.clone(), |cpus| self.on_machine(cpus)),
             map: options.tenant.as_ref().map(Tenant::map),
             group: options.group.as_ref().map(Group::id),
         };
-        let join_state = JoinState::new();
-        let task = Box::pin(Deliver::<P, _>::new(future, join_state.clone()));
-        let cell = self.start(&attributes, role, options.tenant, kept, task, join_state.clone());
-        JoinHandle::new(self.clone(), cell, join_state)
-    }
-
-    fn check_role(&self, role: Role) {
-        if let Some(roles) = &self.0.roles {
-            assert!(role.0 < roles.len(), "role {} of a runtime that has {}", role.0, roles.len());
-        }
-    }
-
-    fn start(
-        &self,
-        attributes: &Attributes,
-        role: Option<Role>,
-        tenant: Option<Tenant>,
-        kept: Option<Box<Kept>>,
-        task: Task,
-        finish: Arc<dyn Finish>,
-    ) -> Arc<Cell<P>> {
+        let kept = Kept::of(options);
         let runtime = &*self.0;
         let (cell, start) = runtime.system_call(|| {
-            let id = runtime.operations.prepare(attributes);
-            let cell = Cell::new(Arc::downgrade(&self.0), id.unwrap_or(REFUSED), role, tenant, kept, task, finish);
-            P::settle();
-            let start = match id {
-                None => Start::Refused,
-                Some(_) if runtime.task_count.enter() => Start::Admitted,
-                Some(_) => Start::Late,
-            };
-            if start == Start::Admitted {
-                runtime.begin(&cell);
-            }
+            let id = runtime.operations.prepare(&attributes);
+            let cell = CellRef::new(Arc::downgrade(&self.0), id.unwrap_or(REFUSED), kept, future);
+            let start = runtime.admit(&cell, id.is_some());
             (cell, start)
         });
         match start {
@@ -123,7 +97,13 @@ impl<P: Platform> Handle<P> {
                 let _last = cell.release();
             }
         }
-        cell
+        JoinHandle::new(cell)
+    }
+
+    fn check_role(&self, role: Role) {
+        if let Some(roles) = &self.0.roles {
+            assert!(role.0 < roles.len(), "role {} of a runtime that has {}", role.0, roles.len());
+        }
     }
 
     /// Aborts all tasks. When the last task has ended, [`Handle::run_cpu`] returns on every CPU. A
@@ -162,8 +142,21 @@ enum Start {
 }
 
 impl<P: Platform> Inner<P> {
+    /// Steps 2 to 5 of a spawn. The task `has_id`, or is refused.
+    fn admit(&self, cell: &CellRef<P>, has_id: bool) -> Start {
+        P::settle();
+        if !has_id {
+            return Start::Refused;
+        }
+        if !self.task_count.enter() {
+            return Start::Late;
+        }
+        self.begin(cell);
+        Start::Admitted
+    }
+
     /// Steps 3 to 5 of a spawn.
-    fn begin(&self, cell: &Arc<Cell<P>>) {
+    fn begin(&self, cell: &CellRef<P>) {
         P::settle();
         self.cells.add(cell);
         // SeqCst: forbids store buffering between (3) and (4); see the module documentation.
@@ -220,7 +213,7 @@ impl<P: Platform> Inner<P> {
         let interrupted = local.running();
         local.set_running(None);
         let cells = self.cells.all();
-        let sleeps_here = |cell: &&Arc<Cell<P>>| !cell.has_ended() && self.sched.cpu_of(cell.id) == cpu;
+        let sleeps_here = |cell: &&CellRef<P>| !cell.has_ended() && self.sched.cpu_of(cell.id) == cpu;
         cells.iter().filter(sleeps_here).for_each(|cell| self.wake_here(cell));
         local.set_running(interrupted);
     }

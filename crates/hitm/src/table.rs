@@ -11,12 +11,13 @@
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use hitm_memory::Platform;
 use hitm_sched::{TASKS_MAX, TaskId};
 
+use crate::body::CellRef;
 use crate::cell::Cell;
 
 /// The number of cells per chunk.
@@ -47,7 +48,12 @@ impl<P: Platform> Clone for Running<P> {
 impl<P: Platform> Copy for Running<P> {}
 
 impl<P: Platform> Running<P> {
-    /// Returns the address of the cell, as [`Arc::into_raw`] has given it.
+    /// Returns the address of the cell, as [`CellRef::into_raw`] has given it.
+    pub(crate) fn as_raw(self) -> NonNull<Cell<P>> {
+        self.0
+    }
+
+    /// Returns the address of the cell.
     pub(crate) fn as_ptr(self) -> *const Cell<P> {
         self.0.as_ptr()
     }
@@ -61,11 +67,9 @@ impl<P: Platform> Running<P> {
     }
 
     /// Returns a reference of its own to the cell.
-    pub(crate) fn to_arc(self) -> Arc<Cell<P>> {
-        // SAFETY: the address came from `Arc::into_raw`, and the table has a reference.
-        unsafe { Arc::increment_strong_count(self.as_ptr()) };
-        // SAFETY: the reference was just made.
-        unsafe { Arc::from_raw(self.as_ptr()) }
+    pub(crate) fn to_ref(self) -> CellRef<P> {
+        // SAFETY: the address came from `CellRef::into_raw`, and the table has that reference.
+        unsafe { CellRef::from_borrowed(self.0) }
     }
 }
 
@@ -110,20 +114,19 @@ impl<P: Platform> Slot<P> {
         self.0.store(cell, Ordering::Release);
     }
 
-    fn get(&self) -> Option<Arc<Cell<P>>> {
+    fn get(&self) -> Option<CellRef<P>> {
         let cell = self.lock()?;
         // SAFETY: the table has a reference, which no CPU takes out while the lock is held.
-        unsafe { Arc::increment_strong_count(cell) };
+        let found = NonNull::new(cell).map(|cell| unsafe { CellRef::from_borrowed(cell) });
         self.set(cell);
-        // SAFETY: the reference was just made.
-        Some(unsafe { Arc::from_raw(cell) })
+        found
     }
 
-    fn take(&self) -> Option<Arc<Cell<P>>> {
+    fn take(&self) -> Option<CellRef<P>> {
         let cell = self.lock()?;
         self.set(null_mut());
         // SAFETY: the table's own reference, which the entry has no longer.
-        Some(unsafe { Arc::from_raw(cell) })
+        NonNull::new(cell).map(|cell| unsafe { CellRef::from_raw(cell) })
     }
 }
 
@@ -144,17 +147,17 @@ impl<P: Platform> Table<P> {
     }
 
     /// Adds the cell of a new task. The entry is empty.
-    pub(crate) fn add(&self, cell: &Arc<Cell<P>>) {
-        self.slot(cell.id).set(Arc::into_raw(cell.clone()).cast_mut());
+    pub(crate) fn add(&self, cell: &CellRef<P>) {
+        self.slot(cell.id).set(cell.clone().into_raw().as_ptr());
     }
 
     /// Removes the cell of `id`.
-    pub(crate) fn remove(&self, id: TaskId) -> Option<Arc<Cell<P>>> {
+    pub(crate) fn remove(&self, id: TaskId) -> Option<CellRef<P>> {
         self.slot(id).take()
     }
 
     /// Returns the cell of `id`; `None` when its task has ended.
-    pub(crate) fn get(&self, id: TaskId) -> Option<Arc<Cell<P>>> {
+    pub(crate) fn get(&self, id: TaskId) -> Option<CellRef<P>> {
         self.slot(id).get()
     }
 
@@ -171,7 +174,7 @@ impl<P: Platform> Table<P> {
     }
 
     /// Returns the cells of all live tasks, in order of id.
-    pub(crate) fn all(&self) -> Vec<Arc<Cell<P>>> {
+    pub(crate) fn all(&self) -> Vec<CellRef<P>> {
         let chunks = self.0.iter().filter_map(OnceLock::get);
         chunks.flat_map(|chunk| chunk.iter().filter_map(Slot::get)).collect()
     }
@@ -186,5 +189,5 @@ impl<P: Platform> fmt::Debug for Table<P> {
 // The entries own references to cells, which may be dropped on any thread.
 const _: () = {
     const fn may_be_shared<T: Send + Sync>() {}
-    may_be_shared::<Arc<Cell<hitm_memory::Native>>>();
+    may_be_shared::<CellRef<hitm_memory::Native>>();
 };

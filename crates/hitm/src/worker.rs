@@ -108,7 +108,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> Sw
     local.set_polled(cell.as_ptr().cast());
     runtime.sched.begin_poll(cell.id);
     begin_turn(runtime, cpu, &cell);
-    local.set_has_map(cell.tenant.is_some());
+    local.set_has_map(cell.tenant().is_some());
     begin_ticks(runtime, local);
     runtime.ask_to_watch(cpu);
     P::runs(Some(runtime.shown(&cell)));
@@ -138,10 +138,11 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> Sw
 }
 
 fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: SwitchReason, start: Time) {
-    let (Some(roles), Some(role)) = (&runtime.roles, cell.role) else { return };
+    let (Some(roles), Some(kept)) = (&runtime.roles, cell.kept()) else { return };
+    let Some(role) = kept.role() else { return };
     // Relaxed: only the CPU that runs the task uses these words.
-    let last = cell.last_cpu.swap(cpu.0 + 1, Ordering::Relaxed);
-    let slept = cell.slept.swap(why == SwitchReason::Block, Ordering::Relaxed);
+    let last = kept.last_cpu.swap(cpu.0 + 1, Ordering::Relaxed);
+    let slept = kept.slept.swap(why == SwitchReason::Block, Ordering::Relaxed);
     roles.ran(role, slept, last != 0 && last != cpu.0 + 1, start, P::now());
 }
 

@@ -298,8 +298,8 @@ const PIECE: Duration = Duration::from_micros(50);
 /// The tasks of the load per thread.
 const LOAD: usize = 4;
 
-/// The longest that a run waits for events. Where the waiting task is one among 200 equals, an event
-/// takes tens of milliseconds, and all of them would take minutes.
+/// The longest that a run waits for events. Where the waiting task is one among 200 equals, an
+/// event takes tens of milliseconds, and all of them would take minutes.
 const MOST: Duration = Duration::from_secs(2);
 
 /// The time between two events: long enough for the last one to be over.

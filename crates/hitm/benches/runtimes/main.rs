@@ -18,8 +18,8 @@
 //! Each runtime has one thread per CPU that this process may use. A round runs every runtime once,
 //! so that a disturbance of the machine affects all of them. The figures are the medians of the
 //! rounds. For `wake_latency` and `urgent`, the figures are the median and the 99th percentile of
-//! the events of all rounds. A run ends after two seconds, so a runtime in which an event takes long
-//! has fewer events.
+//! the events of all rounds. A run ends after two seconds, so a runtime in which an event takes
+//! long has fewer events.
 //!
 //! In `wake_latency`, hitm's waiting task has priority 90 and preempts the load at its checkpoints,
 //! as priorities are meant to be used. The other runtimes have no priorities; their load yields

@@ -32,6 +32,7 @@ use std::sync::{Arc, OnceLock};
 use hitm_memory::{Described, Field, Lock, LockGuard, Placed, Platform};
 use hitm_sched::{Policy, Prio, TaskId};
 
+use crate::body::CellRef;
 use crate::cell::Cell;
 use crate::runtime::Inner;
 use crate::sync::pi_queue::{Mark, Waiter};
@@ -129,7 +130,7 @@ impl<P: Platform> TaskPi<P> {
 impl<P: Platform> Cell<P> {
     /// Locks the task's PI state. All changes of the task's priority are made under this lock.
     pub(crate) fn standing(&self, runtime: &Inner<P>) -> LockGuard<'_, P, Standing<P>> {
-        let side = &self.pi.0;
+        let side = &self.pi().0;
         if side.get().is_none() {
             let (own, policy) = self.never_lent(runtime);
             let standing = Standing { own, policy, effective: own, lent: Vec::new(), waits: Vec::new() };
@@ -153,7 +154,7 @@ impl<P: Platform> Cell<P> {
 
     /// Returns the own priority of the calling task.
     pub(crate) fn own_priority(&self, runtime: &Inner<P>) -> (Prio, Policy) {
-        if self.pi.0.get().is_none() {
+        if self.pi_if_any().is_none_or(|pi| pi.0.get().is_none()) {
             return self.never_lent(runtime);
         }
         let standing = self.standing(runtime);
@@ -169,14 +170,16 @@ impl<P: Platform> Cell<P> {
         }
         standing.effective = effective;
         standing.tell(self.id, runtime);
-        if let (Some(roles), Some(role)) = (&runtime.roles, self.role) {
+        if let (Some(roles), Some(role)) = (&runtime.roles, self.role()) {
             roles.priority_change(P::now(), role);
         }
         true
     }
+}
 
+impl<P: Platform> CellRef<P> {
     /// Changes the task's own priority. Lent priorities stay.
-    pub(crate) fn set_own_priority(self: &Arc<Self>, runtime: &Inner<P>, prio: Prio, policy: Policy) {
+    pub(crate) fn set_own_priority(&self, runtime: &Inner<P>, prio: Prio, policy: Policy) {
         {
             let mut standing = self.standing(runtime);
             (standing.own, standing.policy) = (prio, policy);
@@ -188,7 +191,7 @@ impl<P: Platform> Cell<P> {
 }
 
 /// Propagates a change of `from`'s priority along the chain of owners.
-pub(crate) fn pass_on<P: Platform>(runtime: &Inner<P>, from: Arc<Cell<P>>) {
+pub(crate) fn pass_on<P: Platform>(runtime: &Inner<P>, from: CellRef<P>) {
     let mut tasks = vec![from];
     while let Some(task) = tasks.pop() {
         let waits = task.standing(runtime).waits.clone();
@@ -205,16 +208,16 @@ pub(crate) fn pass_on<P: Platform>(runtime: &Inner<P>, from: Arc<Cell<P>>) {
 /// walk came.
 pub(crate) fn pass_on_for<P: Platform>(
     runtime: &Inner<P>,
-    from: Arc<Cell<P>>,
-    origin: &Arc<Cell<P>>,
+    from: CellRef<P>,
+    origin: &CellRef<P>,
 ) -> Result<(), Refused> {
-    let mut seen: Vec<Arc<Cell<P>>> = Vec::new();
+    let mut seen: Vec<CellRef<P>> = Vec::new();
     let mut tasks = vec![from];
     while let Some(task) = tasks.pop() {
-        if Arc::ptr_eq(&task, origin) {
+        if task.is(origin) {
             return Err(Refused::Deadlock);
         }
-        if !seen.iter().any(|other| Arc::ptr_eq(other, &task)) {
+        if !seen.iter().any(|other| other.is(&task)) {
             if seen.len() == CHAIN_MAX {
                 return Err(Refused::TooDeep);
             }
@@ -222,7 +225,7 @@ pub(crate) fn pass_on_for<P: Platform>(
         }
         let waits = task.standing(runtime).waits.clone();
         for (owner, changed) in waits.iter().filter_map(|waiter| waiter.follow()) {
-            if changed || !seen.iter().any(|other| Arc::ptr_eq(other, &owner)) {
+            if changed || !seen.iter().any(|other| other.is(&owner)) {
                 tasks.push(owner);
             }
         }

@@ -29,6 +29,7 @@ use std::task::Waker;
 use hitm_memory::{Described, Field, Lock, LockGuard, Placed, Platform};
 use hitm_sched::{Prio, TaskId};
 
+use crate::body::CellRef;
 use crate::cell::Cell;
 use crate::contain::contain;
 use crate::runtime::{Handle, Inner};
@@ -42,7 +43,7 @@ pub(crate) type Mark = usize;
 /// outlive the task when its guards were moved elsewhere.
 pub(crate) struct Claim<P: Platform> {
     runtime: Handle<P>,
-    pub(crate) cell: Arc<Cell<P>>,
+    pub(crate) cell: CellRef<P>,
 }
 
 impl<P: Platform> Claim<P> {
@@ -85,7 +86,7 @@ impl Outcome {
 pub(crate) struct Waiter<P: Platform> {
     queue: Arc<PiQueue<P>>,
     claim: Mutex<Option<Claim<P>>>,
-    cell: Arc<Cell<P>>,
+    cell: CellRef<P>,
     waker: Mutex<Waker>,
     outcome: AtomicU8,
 }
@@ -119,7 +120,7 @@ impl<P: Platform> Waiter<P> {
 
     /// Moves the waiter to its task's present priority. Returns the owner and whether the owner's
     /// priority has changed; `None` when the waiter does not wait any more.
-    pub(crate) fn follow(self: &Arc<Self>) -> Option<(Arc<Cell<P>>, bool)> {
+    pub(crate) fn follow(self: &Arc<Self>) -> Option<(CellRef<P>, bool)> {
         let runtime = &*self.queue.runtime.0;
         let mut entries = self.queue.entries();
         let index = entries.position(self)?;
@@ -177,7 +178,7 @@ impl<P: Platform> Described for Kernel<P> {
 struct Entries<P: Platform> {
     /// The owner, once a task has waited for it; `None` when the owner's task has ended but its
     /// guard exists elsewhere.
-    owner: Option<Arc<Cell<P>>>,
+    owner: Option<CellRef<P>>,
     /// The most urgent waiter first; waiters of the same priority in order of arrival.
     waiters: Vec<(Prio, Arc<Waiter<P>>)>,
 }
@@ -314,7 +315,7 @@ impl<P: Platform> PiQueue<P> {
     }
 
     /// Releases the mutex; the owner may have `died` with it.
-    pub(crate) fn release(&self, owner: &Arc<Cell<P>>, died: bool) {
+    pub(crate) fn release(&self, owner: &CellRef<P>, died: bool) {
         if !died && self.word.try_give_back(owner.id) {
             return;
         }
@@ -323,7 +324,7 @@ impl<P: Platform> PiQueue<P> {
         runtime.system_call(|| self.release_in_kernel(runtime, owner, died));
     }
 
-    pub(crate) fn release_in_kernel(&self, runtime: &Inner<P>, owner: &Arc<Cell<P>>, died: bool) {
+    pub(crate) fn release_in_kernel(&self, runtime: &Inner<P>, owner: &CellRef<P>, died: bool) {
         let (next, changed) = {
             let mut entries = self.entries();
             let next = self.hand_over(runtime, &mut entries, died);
