@@ -3,7 +3,7 @@
 //! information.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use hitm_machine::{Simulated, Timeline, program};
 use hitm_memory::Platform;
@@ -15,8 +15,11 @@ use crate::access::enter;
 use crate::frames::Frame;
 use crate::heap::Block;
 use crate::start::shared;
-use crate::thread;
-use crate::tls::on_host;
+use crate::thread::{self, Thread};
+use crate::tls::{on_host, with_base};
+
+/// Files with thread-local variables that are told, at most.
+const MODULES: usize = 64;
 
 /// Lines that are told: those that were waited for longest.
 const LINES: usize = 100;
@@ -46,6 +49,8 @@ struct Told {
     named: Vec<Named>,
     /// By thread: the top of its stack, and the base of its thread-local storage.
     threads_at: Vec<(usize, usize)>,
+    /// Where the thread-local variables of files lie.
+    storage: Vec<Storage>,
     /// The functions in which threads were made.
     frames: Vec<Frame>,
 }
@@ -104,7 +109,7 @@ pub(crate) fn write(stalled: Option<&str>) {
         crate::FUNCTIONS,
     ]);
     let run = Run::counted(&results, &functions, LINES);
-    let (mut spins, mut blocks, mut threads_at) = (0, 0, Vec::new());
+    let (mut spins, mut blocks, mut threads_at, mut storage) = (0, 0, Vec::new(), Vec::new());
     shared.threads.each(|thread| {
         // A thread that is in the middle of a call has its state borrowed.
         if let Ok(state) = thread.access.try_borrow() {
@@ -112,6 +117,7 @@ pub(crate) fn write(stalled: Option<&str>) {
             blocks += state.blocks;
         }
         threads_at.push((thread.stack.get(), thread.base));
+        storage_of(thread, &mut storage);
     });
     let mut heap: BTreeMap<u64, Block> = BTreeMap::new();
     for line in &run.lines {
@@ -135,6 +141,7 @@ pub(crate) fn write(stalled: Option<&str>) {
         moved: shared.machine.enter(program::moved),
         named: shared.named.take(),
         threads_at,
+        storage,
         frames: shared.frames.take(),
     };
     let path = &shared.setting.output;
@@ -143,6 +150,45 @@ pub(crate) fn write(stalled: Option<&str>) {
     if let Err(error) = written {
         eprintln!("hitm: {path}: {error}; the run's result is lost");
     }
+}
+
+/// Where the thread-local variables of a file begin, in one thread.
+#[derive(Clone, Copy, Serialize)]
+struct Storage {
+    thread: usize,
+    /// An address in the file.
+    module: usize,
+    address: usize,
+}
+
+/// Adds what a thread has of the files' thread-local variables. Those that it has not touched are
+/// nowhere, where a library was loaded after the program's start.
+fn storage_of(thread: &Thread, all: &mut Vec<Storage>) {
+    /// What the callback fills: it may not ask for memory with the thread's storage.
+    struct Found {
+        places: [(usize, usize); MODULES],
+        count: usize,
+    }
+
+    extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+        // SAFETY: both are what `dl_iterate_phdr` hands over, for this call.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
+        if !info.dlpi_tls_data.is_null()
+            && let Some(place) = found.places.get_mut(found.count)
+        {
+            *place = (info.dlpi_phdr.addr(), info.dlpi_tls_data.addr());
+            found.count += 1;
+        }
+        0
+    }
+
+    let mut found = Found { places: [(0, 0); MODULES], count: 0 };
+    with_base(thread.base, || {
+        // SAFETY: the callback is called within this call alone, with a `Found`.
+        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut found).cast()) }
+    });
+    let places = found.places[..found.count].iter();
+    all.extend(places.map(|&(module, address)| Storage { thread: thread.number, module, address }));
 }
 
 /// A file that was loaded.

@@ -9,7 +9,6 @@ use std::rc::Rc;
 
 use addr2line::Loader;
 use gimli::{AttributeValue, Dwarf, EndianRcSlice, EvaluationResult, Location, RunTimeEndian, Unit, UnitOffset};
-use object::read::elf::ProgramHeader;
 use object::{Object, ObjectSection};
 
 use super::frames::{self, Local};
@@ -31,10 +30,8 @@ pub(crate) struct Names {
     variables: BTreeMap<u64, Variable>,
     /// Those of the table of symbols.
     symbols: Symbols,
-    /// Thread-local ones by their place in the program's block of a thread's storage.
+    /// Thread-local ones by their place in the file's block of a thread's storage.
     of_threads: BTreeMap<u64, Variable>,
-    /// How much that block takes, up to the thread's base, where it ends.
-    thread_bytes: u64,
     /// What variables and members that are pointers point to, by their names.
     pointees: HashMap<String, Vec<(usize, UnitOffset)>>,
     /// Structures and names of types.
@@ -101,12 +98,10 @@ impl Names {
             variables: BTreeMap::new(),
             symbols: Symbols::default(),
             of_threads: BTreeMap::new(),
-            thread_bytes: 0,
             pointees: HashMap::new(),
             types: Vec::new(),
         };
         let Ok(bytes) = fs::read(path) else { return names };
-        names.thread_bytes = thread_bytes(&bytes).unwrap_or(0);
         names.symbols = Symbols::of(&bytes);
         if let Some(dwarf) = load(&bytes) {
             names.read_units(&dwarf);
@@ -224,16 +219,15 @@ impl Names {
         self.variables.get(&address.wrapping_add(self.first)).map(|variable| variable.size)
     }
 
-    /// Returns the thread-local variable that lies `below` bytes below the base of a thread's
-    /// storage: name, how far below it begins, and the field in it.
-    pub(crate) fn of_thread(&self, below: u64) -> Option<(String, u64, String)> {
-        let at = self.thread_bytes.checked_sub(below)?;
+    /// Returns the thread-local variable at byte `at` of the file's block of a thread's storage:
+    /// name, where it begins, and the field in it.
+    pub(crate) fn of_thread(&self, at: u64) -> Option<(String, u64, String)> {
         let (&start, variable) = self.of_threads.range(..=at).next_back()?;
         if at >= start + variable.size {
             return None;
         }
         let field = self.field(variable.unit, variable.type_at, at - start);
-        Some((variable.name.clone(), self.thread_bytes - start, field))
+        Some((variable.name.clone(), start, field))
     }
 
     /// Returns the function in whose middle the call is that returns to `address`, and its
@@ -445,16 +439,6 @@ fn assigned(statement: &str) -> Option<&str> {
 fn pointee(unit: &Unit<Bytes>, entry: &gimli::DebuggingInformationEntry<Bytes>) -> Option<UnitOffset> {
     let pointer = unit.entry(type_of(entry)?).ok()?;
     if pointer.tag() == gimli::DW_TAG_pointer_type { type_of(&pointer) } else { None }
-}
-
-/// How much the thread-local variables of an executable take below a thread's base: the size of
-/// their segment, rounded up to its alignment (the second variant of ELF's thread-local storage).
-fn thread_bytes(bytes: &[u8]) -> Option<u64> {
-    let file = object::read::elf::ElfFile64::<object::Endianness>::parse(bytes).ok()?;
-    let endian = file.endian();
-    let mut segments = file.elf_program_headers().iter();
-    let segment = segments.find(|segment| segment.p_type(endian) == object::elf::PT_TLS)?;
-    Some(segment.p_memsz(endian).next_multiple_of(segment.p_align(endian).max(1)))
 }
 
 /// Whether `name` is a word of `line`.

@@ -36,6 +36,7 @@ pub(crate) struct Told {
     named: Vec<Named>,
     /// By thread: the top of its stack, and the base of its thread-local storage.
     threads_at: Vec<(u64, u64)>,
+    storage: Vec<Storage>,
     frames: Vec<Frame>,
 }
 
@@ -44,6 +45,15 @@ pub(super) struct Known {
     modules: Modules,
     /// What each of [`Told::frames`] is.
     frames: Vec<Option<FrameNames>>,
+}
+
+/// Where the thread-local variables of a file begin, in one thread.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Storage {
+    thread: usize,
+    /// An address in the file.
+    module: u64,
+    address: u64,
 }
 
 /// A function in which a thread was made.
@@ -258,6 +268,10 @@ impl Told {
         if let Some(((object, start, field), base)) = of_module {
             return Place { object, start: start + base, field };
         }
+        // That of a library which is loaded later lies in a block.
+        if let Some(place) = self.of_thread(known, address) {
+            return place;
+        }
         if let Some(block) = self.block_at(address) {
             let within = address - block.address;
             let codes: Vec<(u64, Code)> =
@@ -283,10 +297,6 @@ impl Told {
         for (number, &(stack, storage)) in self.threads_at.iter().enumerate() {
             if address < stack && stack - address < STACK {
                 return self.on_stack(known, address, number, stack);
-            }
-            let of_thread = storage.checked_sub(address).filter(|&below| below > 0);
-            if let Some((name, below, field)) = of_thread.and_then(|below| known.modules.program()?.of_thread(below)) {
-                return Place { object: format!("{name} of thread {number}"), start: storage - below, field };
             }
             if address.abs_diff(storage) < STORAGE {
                 let (object, start) = (format!("thread-local storage of thread {number}"), address & !63);
@@ -323,6 +333,16 @@ fn name_code(known: &Known, function: &mut String, location: &mut String) {
 }
 
 impl Told {
+    /// The thread-local variable at an address.
+    fn of_thread(&self, known: &Known, address: u64) -> Option<Place> {
+        self.storage.iter().find_map(|storage| {
+            let within = address.checked_sub(storage.address)?;
+            let (name, start, field) = known.modules.of(storage.module)?.0.of_thread(within)?;
+            let object = format!("{name} of thread {}", storage.thread);
+            Some(Place { object, start: storage.address + start, field })
+        })
+    }
+
     /// What lies on the stack of a thread, which ends at `stack`: a variable, or the function whose
     /// it is, if that is known.
     fn on_stack(&self, known: &Known, address: u64, number: usize, stack: u64) -> Place {
