@@ -247,6 +247,7 @@ fn on_file(
         Simulated::charge(PathCost::SystemCall);
         f(&open, Call { thread, waits: waits && !open.is_impatient.get(), pc })
     });
+    thread.end_call();
     signals::deliver_due(thread);
     done.map_or_else(|error| fail(error) as isize, usize::cast_signed)
 }

@@ -29,6 +29,7 @@ macro_rules! call {
                     $crate::access::enter_call($thread);
                     $body
                 });
+                $thread.end_call();
                 $crate::signals::deliver_due($thread);
                 result
             }

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::access::load_on_host;
 use crate::signals;
 use crate::start::shared;
-use crate::thread::{Thread, Wants};
+use crate::thread::{self, Thread, Wants};
 
 /// The bits of the word that hold the owner: Linux's `FUTEX_TID_MASK`.
 pub(crate) const OWNER: u32 = 0x3fff_ffff;
@@ -87,5 +87,6 @@ pub(crate) fn unlock(thread: &Thread, address: usize, pc: usize) -> Result<(), c
         return Err(EPERM);
     }
     shared().pi_futexes.of(address).unlock();
+    thread::note_wake();
     Ok(())
 }

@@ -71,6 +71,7 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
             return unsafe { natively(number, *words) };
         }
     };
+    thread.end_call();
     signals::deliver_due(thread);
     result.unwrap_or_else(|error| fail(error).into())
 }

@@ -79,6 +79,8 @@ pub(crate) struct Thread {
     pub(crate) robust: RefCell<Vec<usize>>,
     /// The CPU that its code runs on, or is in the middle of a call on.
     pub(crate) cpu: Cell<Option<CpuId>>,
+    /// Whether it has woken or made a thread since it last looked whether that is to run here.
+    has_woken: Cell<bool>,
     /// Whether another thread awaits a fence of its CPU ([`membarrier`](crate::membarrier)).
     pub(crate) fence_is_due: Cell<bool>,
     /// Picoseconds that it ran until it last left its CPU, and when it was resumed since.
@@ -97,9 +99,25 @@ pub(crate) struct Threads {
     all: RefCell<Vec<&'static Thread>>,
     by_handle: RefCell<FxHashMap<usize, &'static Thread>>,
     alive: Cell<usize>,
+    /// The thread that runs on each CPU.
+    running: RefCell<Vec<Option<&'static Thread>>>,
 }
 
 impl Threads {
+    /// `thread` runs on a CPU from now on, or none does.
+    fn set_running(&self, cpu: CpuId, thread: Option<&'static Thread>) {
+        let mut running = self.running.borrow_mut();
+        if running.len() <= cpu.index() {
+            running.resize(cpu.index() + 1, None);
+        }
+        running[cpu.index()] = thread;
+    }
+
+    /// The thread that runs on the CPU that runs.
+    fn running_here(&self) -> Option<&'static Thread> {
+        *self.running.borrow().get(Simulated::current_cpu().index())?
+    }
+
     /// How many there have been.
     pub(crate) fn count(&self) -> usize {
         self.all.borrow().len()
@@ -201,6 +219,7 @@ pub(crate) fn begin(
         rseq: rseq::OfThread::new(base),
         robust: RefCell::default(),
         cpu: Cell::new(None),
+        has_woken: Cell::new(false),
         fence_is_due: Cell::new(false),
         ran: Cell::new(0),
         resumed: Cell::new(Time::from_picos(0)),
@@ -233,6 +252,7 @@ pub(crate) fn begin(
     };
     let task = runtime.spawn(options, OnOneThreadFuture(Box::pin(task)));
     thread.tid.set(tid_of(task.id()));
+    note_wake();
     *thread.task.borrow_mut() = Some(task);
     Ok(thread)
 }
@@ -258,11 +278,16 @@ async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: C
     loop {
         thread.resumed.set(Simulated::now());
         thread.rseq.goes_on();
-        thread.cpu.set(Some(Simulated::current_cpu()));
+        let cpu = Simulated::current_cpu();
+        thread.cpu.set(Some(cpu));
+        start::shared().threads.set_running(cpu, Some(thread));
         let left = code.resume(());
+        start::shared().threads.set_running(cpu, None);
         // It has made a fence before it left, as every switch is one.
         thread.cpu.set(None);
         thread.fence_is_due.set(false);
+        // The scheduler looks now.
+        thread.has_woken.set(false);
         thread.ran.set(thread.ran_until_now().as_picos());
         match left {
             CoroutineResult::Return(()) | CoroutineResult::Yield(Wants::Exit) => break,
@@ -292,6 +317,13 @@ async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: C
         report::write(None);
         // SAFETY: the process ends as it does when its last thread exits.
         unsafe { libc::exit(0) };
+    }
+}
+
+/// The thread that runs here has woken or made another one.
+pub(crate) fn note_wake() {
+    if let Some(thread) = start::shared().threads.running_here() {
+        thread.has_woken.set(true);
     }
 }
 
@@ -383,7 +415,27 @@ impl Thread {
         let waker = self.waker.borrow_mut().take();
         if let Some(waker) = waker {
             waker.wake();
+            note_wake();
         }
+    }
+
+    /// The end of a call. A thread that has woken another one looks whether it must make way for
+    /// it, as on every way out of the kernel: no interrupt comes where both have one CPU. On the
+    /// program's side.
+    #[inline]
+    pub(crate) fn end_call(&self) {
+        if self.has_woken.get() {
+            tls::on_host(|| self.make_way_for_woken());
+        }
+    }
+
+    #[cold]
+    fn make_way_for_woken(&self) {
+        // As in `attend`.
+        program::fence();
+        self.fence_is_due.set(false);
+        self.leave(Wants::Checkpoint);
+        signals::notice(self);
     }
 
     /// The thread looks for interrupts at its next access. It may be in the middle of one: then at

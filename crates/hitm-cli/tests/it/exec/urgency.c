@@ -1,9 +1,10 @@
 /* Priorities of threads, and mutexes that inherit them: how long an urgent thread waits for a mutex
-   while a thread of middle urgency runs. */
+   while a thread of middle urgency runs. Who wakes a more urgent thread of its CPU makes way for it at once. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -43,6 +44,22 @@ static void *high(void *unused) {
     pthread_mutex_lock(&mutex);
     waited = now() - from;
     pthread_mutex_unlock(&mutex);
+    return unused;
+}
+
+static sem_t turn;
+static volatile int woken_ran;
+
+static void *woken(void *unused) {
+    sem_wait(&turn);
+    woken_ran = 1;
+    return unused;
+}
+
+static void *waker(void *unused) {
+    usleep(1000);
+    sem_post(&turn);
+    printf("made way %d\n", woken_ran);
     return unused;
 }
 
@@ -100,6 +117,11 @@ int main(int count, char **words) {
         return 1;
     }
     pthread_join(ids[0], 0);
+    sem_init(&turn, 0, 0);
+    start(&ids[0], SCHED_FIFO, 3, woken);
+    start(&ids[1], SCHED_FIFO, 1, waker);
+    pthread_join(ids[0], 0);
+    pthread_join(ids[1], 0);
     start(&ids[0], SCHED_FIFO, 1, low);
     start(&ids[1], SCHED_FIFO, 2, middle);
     start(&ids[2], SCHED_FIFO, 3, high);
