@@ -1,9 +1,10 @@
 //! The program's heap: the C library's, with a note of each block for the report's names.
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::cell::RefCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hitm_machine::{Simulated, program};
 use hitm_memory::{Platform, Time};
@@ -13,7 +14,7 @@ use crate::access::enter;
 use crate::frames;
 use crate::start::shared;
 use crate::thread;
-use crate::tls::on_host;
+use crate::tls::{self, on_host};
 
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut u8;
@@ -23,18 +24,64 @@ unsafe extern "C" {
     fn __libc_free(block: *mut u8);
 }
 
-/// This crate's own allocations are not the program's.
+/// This crate's own allocations are not the program's. Once there is a machine they are those of its
+/// host thread, for which the C library has an arena of its own. Before that, on the program's first
+/// thread, they lie in [`EARLY`]: they are the longer the more the setting says, and the program's
+/// own blocks would lie behind them.
 struct Own;
 
-// SAFETY: the C library's allocator keeps the contract.
+/// What is allocated before there is a machine.
+struct Early {
+    bytes: UnsafeCell<[u8; EARLY_BYTES]>,
+    used: AtomicUsize,
+}
+
+/// More than a setting with all layouts that are tried takes.
+const EARLY_BYTES: usize = 1 << 20;
+
+// SAFETY: `take` hands out each byte once.
+unsafe impl Sync for Early {}
+
+static EARLY: Early = Early { bytes: UnsafeCell::new([0; EARLY_BYTES]), used: AtomicUsize::new(0) };
+
+impl Early {
+    /// A block that is never given back; null if there is no room.
+    fn take(&self, layout: Layout) -> *mut u8 {
+        let align = layout.align().max(16);
+        let start = self.bytes.get().addr();
+        let end_of = |used: usize| (start + used).next_multiple_of(align) - start + layout.size();
+        // Relaxed: whoever gets a block is the only one to use it.
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            Some(end_of(used)).filter(|&end| end <= EARLY_BYTES)
+        });
+        match taken {
+            Ok(used) => self.bytes.get().cast::<u8>().wrapping_add(end_of(used) - layout.size()),
+            Err(_) => std::ptr::null_mut(),
+        }
+    }
+
+    fn has(&self, block: *mut u8) -> bool {
+        (self.bytes.get().addr()..self.bytes.get().addr() + EARLY_BYTES).contains(&block.addr())
+    }
+}
+
+// SAFETY: the C library's allocator keeps the contract, and so does `Early`, whose blocks are apart.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // Relaxed: the thread that becomes the machine's stores it.
+        if tls::HOST.load(Ordering::Relaxed) == 0 {
+            let block = EARLY.take(layout);
+            if !block.is_null() {
+                return block;
+            }
+        }
         // SAFETY: the caller's layout has a size.
         unsafe { __libc_memalign(layout.align().max(16), layout.size()) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= 16 {
+        // Relaxed: as above.
+        if layout.align() <= 16 && tls::HOST.load(Ordering::Relaxed) != 0 {
             // SAFETY: the caller's layout has a size.
             return unsafe { __libc_calloc(1, layout.size()) };
         }
@@ -48,8 +95,10 @@ unsafe impl GlobalAlloc for Own {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // SAFETY: the block is of this allocator.
-        unsafe { __libc_free(block) };
+        if !EARLY.has(block) {
+            // SAFETY: the block is of this allocator, and so of the C library.
+            unsafe { __libc_free(block) };
+        }
     }
 }
 
