@@ -21,7 +21,9 @@ fn lock_word(thread: &'static Thread, word: usize, until: Option<Time>, pc: usiz
     if update_on_host(word, 4, pc, |held| if held == 0 { 1 } else { held }) == 0 {
         return 0;
     }
-    while update_on_host(word, 4, pc, |_| 2) != 0 {
+    // Where others wait the C library does not write the word first (glibc 2.36, `lowlevellock.c`).
+    let mut others_wait = until.is_none() && load_on_host(word, 4, pc) == 2;
+    while std::mem::take(&mut others_wait) || update_on_host(word, 4, pc, |_| 2) != 0 {
         if futex::wait(thread, word, 2, until, pc, what) == Ended::TimedOut {
             return ETIMEDOUT;
         }
