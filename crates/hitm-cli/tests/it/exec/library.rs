@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Program, is_possible};
+use super::{Program, fields, is_possible};
 use crate::command::{end, folder, hitm, read_checked, workspace};
 
 /// Compiles a program. `None` where none can be.
@@ -59,7 +59,7 @@ fn an_owner_inherits_the_priority_of_its_waiter() {
     let Some(program) = program("urgency.c") else { return };
     for (word, waited) in [("inherit", "waited briefly\n"), ("none", "waited long\n")] {
         let (ended, _) = program.simulated(&["--cpus", "4", "--lines", "0"], &[word]);
-        let expected = "policy 1, level 3, scheduler 1, cpus 1, on 1, stack right\npolicy 2, level 8\nnice 5\n";
+        let expected = "policy 1, level 3, scheduler 1, cpus 1, on 1, stack right\npolicy 2, level 8\nnice 5\nmade way 1\n";
         assert!(ended.stdout.starts_with(&format!("{expected}{waited}")), "{}", ended.stdout);
     }
 }
@@ -144,7 +144,8 @@ fn pipes_and_sockets_join_threads() {
     }
 }
 
-/// Accesses of libraries that `hitm cc` made count, whether they are linked or loaded.
+/// Accesses of libraries that `hitm cc` made count, whether they are linked or loaded, and their
+/// variables and functions have names.
 #[test]
 fn shared_libraries_are_seen() {
     if !is_possible() {
@@ -166,9 +167,12 @@ fn shared_libraries_are_seen() {
         let json = folder.path().join("result.json");
         let ended = end(hitm().args(["exec", "--cpus", "8", "--json"]).arg(&json).arg(&program).arg(&library));
         assert!(ended.stdout.starts_with("total 8000\n"), "{ended:?}");
-        let file = read_checked(&json, "run");
-        let accesses = file["runs"][0]["accesses"].as_u64();
-        assert!(accesses.is_some_and(|accesses| accesses > 8_000), "{accesses:?}");
+        let run = &read_checked(&json, "run")["runs"][0];
+        assert!(run["accesses"].as_u64().is_some_and(|accesses| accesses > 16_000), "{run:#}");
+        let names = fields(run);
+        let has = |field: &str| names.iter().any(|name| name == field);
+        assert!(has("hits.[7]") && has("own of thread 0.calls"), "{words:?}: {names:#?}");
+        assert!(run.to_string().contains("\"function\":\"hit\""), "{words:?}: {run:#}");
     }
 }
 
@@ -180,6 +184,11 @@ fn what_leads_out_of_the_process_is_refused() {
         ("cancel", "pthread_cancel: cancellation of threads is not simulated; let the thread return"),
         ("protected", "pthread_mutex_lock: a mutex that is priority-protected, or both robust and inheriting, is not"),
         ("spawn", "posix_spawn: another program cannot be simulated; run the program without"),
+        ("exec", "execv: another program cannot be simulated; run the program without"),
+        ("system", "system: another program cannot be simulated; run the program without"),
+        ("fork", "fork: a child process cannot be simulated; run the program without"),
+        ("segment", "shmget: memory that processes share is not simulated; use memory of the program's own"),
+        ("robust", "pthread_mutex_lock: a mutex that is priority-protected, or both robust and inheriting, is not"),
         ("shared", "shm_open: memory that other processes may share is not simulated; make the object anew"),
         ("code", "mmap: memory for code that is made at run time (PROT_EXEC), whose accesses would not be seen; turn"),
         ("socket", "socket: what it leads to is another process, which is not simulated; run both sides as threads"),
@@ -214,4 +223,15 @@ fn programs_without_races_see_no_impossible_value() {
     }
     // The cases are reached: a store waits in its buffer while a load goes on.
     assert!(passed > 0 && weak > 0, "{passed} {weak}");
+}
+
+/// Clocks, the time-stamp counter and loops that look at them go by simulated time.
+#[test]
+fn clocks_show_simulated_time() {
+    let Some(program) = program("clocks.c") else { return };
+    for cpus in ["2", "480"] {
+        let (ended, _) = program.simulated(&["--cpus", cpus, "--lines", "0"], &[]);
+        let expected = "clocks agree 1, polled 1, counted 1, stack 1\n";
+        assert!(ended.stdout.starts_with(expected), "on {cpus}: {}", ended.stdout);
+    }
 }

@@ -6,9 +6,11 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -30,8 +32,26 @@ int main(int count, char **words) {
         pid_t child;
         posix_spawn(&child, "/bin/true", 0, 0, words, 0);
     }
+    if (!strcmp(what, "exec"))
+        execv("/bin/true", words);
+    if (!strcmp(what, "system"))
+        if (system("true"))
+            return 1;
+    if (!strcmp(what, "fork"))
+        fork();
     if (!strcmp(what, "shared"))
         shm_open("/hitm", O_RDWR, 0600);
+    if (!strcmp(what, "segment"))
+        shmget(1234, 4096, 0600);
+    if (!strcmp(what, "robust")) {
+        pthread_mutex_t mutex;
+        pthread_mutexattr_t kind;
+        pthread_mutexattr_init(&kind);
+        pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT);
+        pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+        pthread_mutex_init(&mutex, &kind);
+        pthread_mutex_lock(&mutex);
+    }
     if (!strcmp(what, "code"))
         mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!strcmp(what, "socket"))
