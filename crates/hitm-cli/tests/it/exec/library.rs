@@ -59,7 +59,8 @@ fn an_owner_inherits_the_priority_of_its_waiter() {
     let Some(program) = program("urgency.c") else { return };
     for (word, waited) in [("inherit", "waited briefly\n"), ("none", "waited long\n")] {
         let (ended, _) = program.simulated(&["--cpus", "4", "--lines", "0"], &[word]);
-        let expected = "policy 1, level 3, scheduler 1, cpus 1, on 1, stack right\npolicy 2, level 8\nnice 5\nmade way 1\n";
+        let expected =
+            "policy 1, level 3, scheduler 1, cpus 1, on 1, stack right\npolicy 2, level 8\nnice 5\nmade way 1\n";
         assert!(ended.stdout.starts_with(&format!("{expected}{waited}")), "{}", ended.stdout);
     }
 }
