@@ -171,8 +171,10 @@ fn storage_of(thread: &Thread, all: &mut Vec<Storage>) {
     }
 
     extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
-        // SAFETY: both are what `dl_iterate_phdr` hands over, for this call.
-        let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
+        // SAFETY: `dl_iterate_phdr` hands it over, for this call.
+        let info = unsafe { &*info };
+        // SAFETY: the caller below hands over its own, which nothing else uses meanwhile.
+        let found = unsafe { &mut *found.cast::<Found>() };
         if !info.dlpi_tls_data.is_null()
             && let Some(place) = found.places.get_mut(found.count)
         {
