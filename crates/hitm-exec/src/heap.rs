@@ -24,10 +24,10 @@ unsafe extern "C" {
     fn __libc_free(block: *mut u8);
 }
 
-/// This crate's own allocations are not the program's. Once there is a machine they are those of its
-/// host thread, for which the C library has an arena of its own. Before that, on the program's first
-/// thread, they lie in [`EARLY`]: they are the longer the more the setting says, and the program's
-/// own blocks would lie behind them.
+/// This crate's own allocations are not the program's. Once there is a machine they are those of
+/// its host thread, for which the C library has an arena of its own. Before that, on the program's
+/// first thread, they lie in [`EARLY`]: they are the longer the more the setting says, and the
+/// program's own blocks would lie behind them.
 struct Own;
 
 /// What is allocated before there is a machine.
@@ -65,7 +65,8 @@ impl Early {
     }
 }
 
-// SAFETY: the C library's allocator keeps the contract, and so does `Early`, whose blocks are apart.
+// SAFETY: the C library's allocator keeps the contract, and so does `Early`, whose blocks are
+// apart.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // Relaxed: the thread that becomes the machine's stores it.

@@ -372,8 +372,9 @@ fn number(word: &str) -> Option<(f64, &str)> {
     Some((word[..end].parse().ok()?, &word[end..]))
 }
 
-/// Requires that an output is the page's, but for 10 % of a number or one in its last digit. Another
-/// compiler or C library may put the program's data elsewhere, where they share other lines.
+/// Requires that an output is the page's, but for 10 % of a number or one in its last digit.
+/// Another compiler or C library may put the program's data elsewhere, where they share other
+/// lines.
 #[track_caller]
 fn require_nearly(seen: &str, shown: &str) {
     let near = |(seen, shown): (&str, &str)| match (number(seen), number(shown)) {
@@ -418,8 +419,8 @@ fn the_guide_is_followed() {
     let shown = "$ hitm cc -O2 -pthread counter.c -o counter\n$ hitm exec --lines 1 ./counter 64\n";
     require_nearly(&outputs[0], &of_the_guide(shown));
     assert!(outputs[1].contains("baseline    local-first  15.5 "), "the page tells another time: {}", outputs[1]);
-    // Which thread waits for a mutex, and when, depends on where a compiler puts the data: there are
-    // other counts then, and the same lines and fields.
+    // Which thread waits for a mutex, and when, depends on where a compiler puts the data: there
+    // are other counts then, and the same lines and fields.
     let page = of_the_guide("$ hitm exec --cpus 64 --lines 2 ./queue 64\n");
     let hottest = ["\nfutex_bucket, 0  ", "\nQueue of main queue.cc:16 #0, 0  ", "lock._M_mutex.__data.__lock\n"];
     for said in ["32000 jobs\n"].iter().chain(&hottest) {
