@@ -34,7 +34,7 @@ use crate::config::{Coherence, Config};
 use crate::costs::Costs;
 use crate::counts::{Levels, Remote};
 use crate::cpu::{Cpu, LoadWindow, Waits};
-use crate::event_queue::{Event, EventQueue, NEVER, Turn, TurnKey};
+use crate::event_queue::{Event, EventQueue, Turn, TurnKey};
 use crate::exchanges::Exchanges;
 use crate::faults::{FaultState, Preempted};
 use crate::moved::Moved;
@@ -135,8 +135,6 @@ pub(crate) struct Engine {
     measured: (u64, u64),
     /// By CPU: the other threads of its core.
     other_threads: Box<[Box<[u32]>]>,
-    /// Whether the current CPU has said when it has its next turn.
-    turn_entered: bool,
     /// Requests that have not arrived.
     under_way: Vec<Request>,
     /// Places in `under_way` that are free.
@@ -203,7 +201,6 @@ impl Engine {
             ahead: Ahead::new(),
             measured: (config.measure_from.as_picos(), config.measure_until.as_picos()),
             other_threads: topology.cpu_ids().map(others).collect(),
-            turn_entered: false,
             under_way: Vec::new(),
             free_places: Vec::new(),
             free_lines: Vec::new(),
@@ -368,22 +365,17 @@ impl Engine {
         self.cpu().turn = time;
         self.resumes += 1;
         self.cpu().overwritten.clear();
-        let horizon = self.event_queue.begin(cpu);
-        self.look_ahead_to(horizon);
+        self.look_ahead_to(self.event_queue.bound());
     }
 
     /// The current CPU, which is about to be left, has its next turn at `time`.
     fn resume_at(&mut self, time: u64) {
         self.event_queue.set(self.current, time);
-        self.turn_entered = true;
     }
 
     /// The current CPU was left. Unless it said when it has its next turn, it has none until
-    /// another CPU gives it one.
+    /// something gives it one.
     pub(crate) fn end_turn(&mut self) {
-        if !std::mem::take(&mut self.turn_entered) {
-            self.event_queue.set(self.current, NEVER);
-        }
         // No bounds are lowered until the next turn begins.
         self.ahead = Ahead::new();
     }

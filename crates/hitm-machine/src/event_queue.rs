@@ -1,14 +1,14 @@
-//! What happens next: a tournament over the CPUs' clocks, and [`events`] for everything else.
+//! What happens next: turns of CPUs, and events. [`ring`] has both in the order of their times.
 //!
 //! Ties go to CPUs before other events (an operation that follows at once precedes the decision
 //! about its line), and among CPUs to the lower number; other events of one time are ordered by
 //! what they are, never by when they were entered.
 
-mod events;
+mod ring;
 
 use hitm_memory::Span;
 
-use self::events::Events;
+use self::ring::Ring;
 
 /// A time that does not come.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -80,19 +80,19 @@ pub(crate) enum Event {
 impl Event {
     /// The event as a number, by which events of one time are ordered: kind, then CPU or line, then
     /// the rest. Requests that a CPU made at different times may arrive at one: their places say in
-    /// which order the host came to them, so their lines go first.
+    /// which order the host came to them, so their lines go first. Kind 0 is for turns.
     fn pack(self) -> u64 {
         let pack = |kind: u64, first: u32, second: u32| kind << 61 | u64::from(first) << 32 | u64::from(second);
         match self {
-            Self::Commit { cpu } => pack(0, cpu, 0),
+            Self::Commit { cpu } => pack(1, cpu, 0),
             Self::Arrive { cpu, line, is_store, slot } => {
                 debug_assert!(line >> LINE_BITS == 0 && slot >> SLOT_BITS == 0, "line {line}, request {slot}");
                 let places = u64::from(cpu) << (LINE_BITS + SLOT_BITS) | u64::from(line) << SLOT_BITS | u64::from(slot);
-                (1 + u64::from(!is_store)) << 61 | places
+                (2 + u64::from(!is_store)) << 61 | places
             }
-            Self::Decide { line } => pack(3, 0, line),
-            Self::Interrupt { cpu, bits } => pack(4, cpu, bits),
-            Self::Timer { cpu, generation } => pack(5, cpu, generation),
+            Self::Decide { line } => pack(4, 0, line),
+            Self::Interrupt { cpu, bits } => pack(5, cpu, bits),
+            Self::Timer { cpu, generation } => pack(6, cpu, generation),
         }
     }
 
@@ -100,15 +100,15 @@ impl Event {
         let (kind, cpu, second) = (packed >> 61, (packed << 3 >> 35) as u32, packed as u32);
         let bits = |from: u32, count: u32| (packed >> from) as u32 & ((1 << count) - 1);
         match kind {
-            0 => Self::Commit { cpu },
-            1 | 2 => Self::Arrive {
+            1 => Self::Commit { cpu },
+            2 | 3 => Self::Arrive {
                 cpu: bits(LINE_BITS + SLOT_BITS, CPU_BITS),
                 line: bits(SLOT_BITS, LINE_BITS),
-                is_store: kind == 1,
+                is_store: kind == 2,
                 slot: bits(0, SLOT_BITS),
             },
-            3 => Self::Decide { line: second },
-            4 => Self::Interrupt { cpu, bits: second },
+            4 => Self::Decide { line: second },
+            5 => Self::Interrupt { cpu, bits: second },
             _ => Self::Timer { cpu, generation: second },
         }
     }
@@ -125,77 +125,108 @@ pub(crate) enum Turn {
     Nothing,
 }
 
+/// A turn or an event with its time: the time in the upper half, and in the lower the CPU whose
+/// turn it is, or the event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key(u128);
+
+impl Key {
+    /// Later than all.
+    const NEVER: Self = Self(u128::MAX);
+
+    #[inline]
+    fn of_turn(time: u64, cpu: u32) -> Self {
+        Self(u128::from(time) << 64 | u128::from(cpu))
+    }
+
+    #[inline]
+    fn of_event(time: u64, event: Event) -> Self {
+        Self(u128::from(time) << 64 | u128::from(event.pack()))
+    }
+
+    #[inline]
+    fn time(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    /// The CPU, if it is a turn.
+    #[inline]
+    fn cpu(self) -> Option<u32> {
+        let packed = self.0 as u64;
+        (packed >> 61 == 0).then_some(packed as u32)
+    }
+
+    /// The first turn that is not before this.
+    #[inline]
+    fn bound(self) -> TurnKey {
+        match self.cpu() {
+            Some(cpu) => TurnKey::new(self.time(), cpu),
+            None if self == Self::NEVER => TurnKey::NEVER,
+            None => EventQueue::after_event(self.time()),
+        }
+    }
+}
+
 /// The times of all that is to happen.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// A winner tree: node `i` holds the lesser of nodes `2i` and `2i + 1`; leaves are CPUs.
-    turns: Box<[TurnKey]>,
-    leaves: usize,
-    events: Events,
+    /// By CPU: when it has its turn.
+    turns: Box<[u64]>,
+    ring: Ring,
 }
 
 impl EventQueue {
-    /// A event_queue for `cpus` CPUs that have no turn yet.
+    /// A queue for `cpus` CPUs that have no turn yet.
     pub(crate) fn new(cpus: usize) -> Self {
         assert!(cpus <= 1 << CPU_BITS, "more CPUs than a key has room for");
-        let leaves = cpus.next_power_of_two().max(2);
-        Self { turns: vec![TurnKey::NEVER; 2 * leaves].into(), leaves, events: Events::new() }
+        Self { turns: vec![NEVER; cpus].into(), ring: Ring::new() }
     }
 
-    /// Gives `cpu` its turn at `time`.
+    /// Gives `cpu` its turn at `time`, and no other.
     pub(crate) fn set(&mut self, cpu: u32, time: u64) {
-        let mut node = self.leaves + cpu as usize;
-        let mut key = TurnKey::new(time, cpu);
-        self.turns[node] = key;
-        while node > 1 {
-            key = key.min(self.turns[node ^ 1]);
-            node /= 2;
-            if self.turns[node] == key {
-                // Nothing changes further up.
-                return;
-            }
-            self.turns[node] = key;
+        // Turns after the end are at the end, where the machine stops.
+        let time = time.min(TIME_END.as_picos());
+        let before = std::mem::replace(&mut self.turns[cpu as usize], time);
+        if before != NEVER {
+            self.ring.remove(Key::of_turn(before, cpu));
         }
+        self.ring.enter(Key::of_turn(time, cpu));
     }
 
-    /// When `cpu` has its turn.
+    /// When `cpu` has its turn; `NEVER` while it has it.
+    #[inline]
     pub(crate) fn time_of(&self, cpu: u32) -> u64 {
-        self.turns[self.leaves + cpu as usize].time()
+        self.turns[cpu as usize]
     }
 
     /// Enters an event.
+    #[inline]
     pub(crate) fn enter(&mut self, time: u64, event: Event) {
-        self.events.enter(time, event);
+        self.ring.enter(Key::of_event(time, event));
     }
 
-    /// `cpu`, which is next, has its turn; it keeps it until it is given another time. Returns the
-    /// first turn that is too late for it to act before anybody else does.
+    /// The first turn that is too late for its CPU to act before anybody else does.
     #[inline]
-    pub(crate) fn begin(&self, cpu: u32) -> TurnKey {
-        // The least of all others is that of the subtrees that the way from its leaf to the root
-        // passes by.
-        let mut node = self.leaves + cpu as usize;
-        let mut first = self.events.bound();
-        while node > 1 {
-            first = first.min(self.turns[node ^ 1]);
-            node /= 2;
-        }
-        first
+    pub(crate) fn bound(&self) -> TurnKey {
+        self.ring.first().bound()
     }
 
     /// The first turn that comes after an event at `time`.
+    #[inline]
     pub(crate) fn after_event(time: u64) -> TurnKey {
         TurnKey::new(time + 1, 0)
     }
 
-    /// What is next. An event is taken; a CPU keeps its turn until it is given another time.
+    /// Takes what is next.
     pub(crate) fn next(&mut self) -> Turn {
-        let turn = self.turns[1];
-        if self.events.bound() <= turn && self.events.bound() != TurnKey::NEVER {
-            let (time, event) = self.events.take();
-            return Turn::Event(time, event);
+        let first = self.ring.first();
+        if first == Key::NEVER {
+            return Turn::Nothing;
         }
-        if turn == TurnKey::NEVER { Turn::Nothing } else { Turn::Cpu(turn.cpu(), turn.time()) }
+        self.ring.take();
+        let Some(cpu) = first.cpu() else { return Turn::Event(first.time(), Event::unpack(first.0 as u64)) };
+        self.turns[cpu as usize] = NEVER;
+        Turn::Cpu(cpu, first.time())
     }
 }
 
@@ -213,14 +244,9 @@ mod tests {
         for (cpu, time) in [(4, 30), (2, 30), (0, 40), (3, 20)] {
             event_queue.set(cpu, time);
         }
-        let mut take = || {
-            let turn = event_queue.next();
-            if let Turn::Cpu(cpu, _) = turn {
-                event_queue.set(cpu, NEVER);
-            }
-            Some(turn)
-        };
-        let order: Vec<Turn> = std::iter::from_fn(&mut take).take(8).collect();
+        event_queue.set(2, 50);
+        event_queue.set(2, 30);
+        let order: Vec<Turn> = std::iter::from_fn(|| Some(event_queue.next())).take(8).collect();
         assert_eq!(
             order,
             [
@@ -240,7 +266,7 @@ mod tests {
     fn a_horizon_lets_the_lower_number_win_a_tie() {
         let mut event_queue = EventQueue::new(4);
         event_queue.set(1, 50);
-        let acts = |event_queue: &mut EventQueue, cpu, time| TurnKey::new(time, cpu) < event_queue.begin(cpu);
+        let acts = |event_queue: &mut EventQueue, cpu, time| TurnKey::new(time, cpu) < event_queue.bound();
         assert!(acts(&mut event_queue, 0, 50) && !acts(&mut event_queue, 0, 51));
         assert!(acts(&mut event_queue, 2, 49) && !acts(&mut event_queue, 2, 50));
         event_queue.enter(20, Event::Decide { line: 0 });
