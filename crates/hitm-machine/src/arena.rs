@@ -53,15 +53,6 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// No lines.
-    pub(crate) const EMPTY: Self = Self { base: 0, bytes: 0 };
-
-    /// Whether there are no lines.
-    #[inline]
-    pub(crate) fn is_empty(self) -> bool {
-        self.bytes == 0
-    }
-
     /// The line of an address; none outside the arena.
     #[inline]
     pub(crate) fn line_of(self, address: usize) -> Option<u32> {

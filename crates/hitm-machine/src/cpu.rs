@@ -405,13 +405,6 @@ impl StoreBuffer {
         self.stores.is_empty()
     }
 
-    /// Whether an access to `line` has nothing to do with the stores here: it neither waits for
-    /// them nor asks for what they wrote.
-    #[inline]
-    pub(crate) fn let_pass(&self, kind: Kind, line: u32) -> bool {
-        self.stores.is_empty() || kind == Kind::Load && !self.asked_for(line)
-    }
-
     /// Whether the value of a store to `start..end` is not in memory yet.
     pub(crate) fn holds(&self, start: usize, end: usize) -> bool {
         self.stores.iter().any(|store| store.value_is != ValueIs::Written && store.overlaps(start, end - start))
@@ -433,7 +426,8 @@ impl StoreBuffer {
     #[inline]
     pub(crate) fn is_due(&self, line: u32, now: u64) -> bool {
         // Later stores are not due before earlier ones.
-        self.stores.iter().take_while(|store| store.not_before <= now).any(|store| store.line == line)
+        !self.stores.is_empty()
+            && self.stores.iter().take_while(|store| store.not_before <= now).any(|store| store.line == line)
     }
 
     /// Whether a store to `line` has not taken effect.

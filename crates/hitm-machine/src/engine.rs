@@ -22,7 +22,7 @@ use hitm_memory::{Interrupts, LINE, Operation, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
-pub(crate) use self::access::{Found, Issue, Touch};
+pub(crate) use self::access::{Issue, Touch};
 use self::ahead::Ahead;
 use self::paths::Behind;
 use self::quick::Quick;
@@ -109,9 +109,9 @@ pub(crate) struct Engine {
     pub(crate) arena: Arc<Arena>,
     /// Where the arena's lines lie.
     extent: Extent,
-    /// The same while `find` is asked for accesses. Nothing where caches have sizes, and after the
-    /// measurement.
-    quick_extent: Extent,
+    /// Whether a program's accesses may take the fast path: not where caches have sizes, and not
+    /// after the measurement.
+    has_fast_path: bool,
     /// The lines of a program that brings its own memory.
     pub(crate) pages: Pages,
     /// Objects whose bytes lie elsewhere.
@@ -220,7 +220,7 @@ impl Engine {
             costs,
             topology,
             extent: arena.extent(),
-            quick_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
+            has_fast_path: !has_capacity,
             pages: Pages::default(),
             moved: Moved::default(),
             arena,
@@ -235,20 +235,13 @@ impl Engine {
     #[inline]
     fn line_of(&mut self, address: usize) -> Option<u32> {
         let address = self.moved.at(address, self.current);
-        self.extent.line_of(address).or_else(|| self.pages.line_of(address))
-    }
-
-    /// The same, and none where [`find`](Self::find) is not asked.
-    #[inline]
-    fn quick_line_of(&mut self, address: usize) -> Option<u32> {
-        let address = self.moved.at(address, self.current);
-        self.quick_extent.line_of(address).or_else(|| self.quick_line_in_page(address))
+        self.extent.line_of(address).or_else(|| self.line_in_page(address))
     }
 
     // Not inline: most machines have no program, and the common case is shorter without it.
     #[inline(never)]
-    fn quick_line_in_page(&mut self, address: usize) -> Option<u32> {
-        if self.quick_extent.is_empty() { None } else { self.pages.line_of(address) }
+    fn line_in_page(&mut self, address: usize) -> Option<u32> {
+        self.pages.line_of(address)
     }
 
     /// The current CPU is the first that touches the page of `address`, which is a program's: the
@@ -407,7 +400,7 @@ impl Engine {
         self.measured.1 = self.clock().saturating_sub(1);
         self.measured.0 = self.measured.0.min(self.measured.1);
         // A program that says so again goes back to accesses that count.
-        self.quick_extent = if self.directory.has_capacity() { Extent::EMPTY } else { self.extent };
+        self.has_fast_path = !self.directory.has_capacity();
     }
 
     /// Books the current CPU's time up to `until`, and moves its clock there.

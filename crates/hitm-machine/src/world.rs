@@ -10,7 +10,7 @@ use corosensei::Yielder;
 use hitm_memory::{PathCost, Span, Time};
 
 use crate::cpu::Waits;
-use crate::engine::{Engine, Found, Issue, Step, Touch};
+use crate::engine::{Engine, Issue, Step, Touch};
 use crate::race::Races;
 use crate::site::Site;
 
@@ -148,13 +148,27 @@ impl World {
     /// to the machine; for a load, its value when it is one that only this CPU knows yet.
     #[inline(never)]
     pub(crate) fn touch(&self, touch: &Touch) -> Issue {
-        let found = self.engine.borrow_mut().find(touch);
-        match found {
-            Found::Here => return Issue::Now,
-            Found::Later => self.suspend(),
-            Found::No => {}
+        loop {
+            let issued = self.engine.borrow_mut().issue(touch);
+            match issued {
+                Issue::Now | Issue::Forwarded(_) | Issue::Buffered => return issued,
+                Issue::Later => self.suspend(),
+                Issue::Wait => {
+                    self.suspend();
+                    self.engine.borrow_mut().granted(touch);
+                    return issued;
+                }
+                Issue::Drain => self.drain(),
+                Issue::Unknown => self.know_page(touch),
+            }
         }
-        self.touch_any(touch)
+    }
+
+    /// Waits until the current CPU's stores have taken effect.
+    #[inline(never)]
+    fn drain(&self) {
+        self.suspend();
+        self.engine.borrow_mut().stores_drained();
     }
 
     /// Tells the race detector, if there is one, of what has been done.
@@ -167,41 +181,18 @@ impl World {
         }
     }
 
+    /// The page of an access that is no object's is touched for the first time: it gets its lines.
     #[inline(never)]
-    fn touch_any(&self, touch: &Touch) -> Issue {
-        let issued = loop {
-            let issued = self.engine.borrow_mut().issue(touch);
-            match issued {
-                Issue::Later => self.suspend(),
-                Issue::Unknown => {
-                    let mut engine = self.engine.borrow_mut();
-                    let is_programs = engine.pages.are_open;
-                    assert!(
-                        is_programs,
-                        "{}: a word of the simulated world is outside the machine's memory",
-                        touch.site
-                    );
-                    drop(engine);
-                    // Pages get their lines in the order of simulated time.
-                    self.settle();
-                    engine = self.engine.borrow_mut();
-                    let address = engine.moved.at(touch.address(), engine.current);
-                    if engine.pages.line_of(address).is_none() {
-                        engine.adopt_page(touch.address());
-                    }
-                }
-                Issue::Drain => {
-                    self.suspend();
-                    self.engine.borrow_mut().stores_drained();
-                }
-                _ => break issued,
-            }
-        };
-        if issued == Issue::Wait {
-            self.suspend();
-            self.engine.borrow_mut().granted(touch);
+    fn know_page(&self, touch: &Touch) {
+        let is_programs = self.engine.borrow_mut().pages.are_open;
+        assert!(is_programs, "{}: a word of the simulated world is outside the machine's memory", touch.site);
+        // Pages get their lines in the order of simulated time.
+        self.settle();
+        let mut engine = self.engine.borrow_mut();
+        let address = engine.moved.at(touch.address(), engine.current);
+        if engine.pages.line_of(address).is_none() {
+            engine.adopt_page(touch.address());
         }
-        issued
     }
 
     /// A full fence: the store buffer drains.
@@ -223,8 +214,7 @@ impl World {
     pub(crate) fn serialize(&self) {
         let step = self.engine.borrow_mut().serialize();
         if step == Step::Suspend {
-            self.suspend();
-            self.engine.borrow_mut().stores_drained();
+            self.drain();
         }
     }
 

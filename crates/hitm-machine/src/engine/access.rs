@@ -7,7 +7,6 @@ use hitm_memory::{LINE, Mode};
 use super::stores::read_word;
 use super::{Engine, Step};
 use crate::account::Part;
-use crate::arena::Extent;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
 use crate::cpu::{Forward, LineBytes, ValueIs, Waits};
 use crate::event_queue::Event;
@@ -36,16 +35,27 @@ pub(crate) enum Issue {
     Wait,
 }
 
-/// What [`Engine::find`] says of an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a CPU that must wait has to be switched away from"]
-pub(crate) enum Found {
-    /// It is done.
-    Here,
-    /// As [`Issue::Later`].
-    Later,
-    /// It has to be issued.
-    No,
+/// What an access of the current CPU comes to.
+#[derive(Clone, Copy, Debug)]
+enum Verdict {
+    /// The line is here, and the access has taken effect there; the CPU goes on at this time.
+    Here(u64),
+    /// Others may come first.
+    Early,
+    /// A load of the line that was filled last: this is its value.
+    Fill(u128),
+    /// Earlier stores come first.
+    Drain,
+    /// A store behind others.
+    Behind,
+    /// An own store has the bytes.
+    Forward(Forward),
+    /// The line has gone, and an earlier load's fill serves this one.
+    Covered,
+    /// The line is elsewhere.
+    Ask,
+    /// The measurement has ended.
+    Over,
 }
 
 /// One access to a word, as the seam sees it.
@@ -73,56 +83,93 @@ impl Engine {
         self.advance(until, part);
     }
 
-    /// The common cases of [`issue`](Self::issue), with the same result: an access that has nothing
-    /// to do with the CPU's stores, and either finds its line or is too early.
+    /// Issues an access of the current CPU.
     #[inline]
-    pub(crate) fn find(&mut self, touch: &Touch) -> Found {
-        // Where caches have sizes nothing is there: `issue` asks which level has it. After the
-        // measurement nothing is there either.
-        let Some(line) = self.quick_line_of(touch.address()) else { return self.find_over(touch) };
-        let kind = touch.kind;
-        let cpu = &self.cpus[self.current as usize];
-        let clock = cpu.clock;
-        let filled = kind == Kind::Load && cpu.window.has_filled(line);
-        if filled || self.is_over(clock) || self.is_stuck() || self.is_free(line) || !cpu.stores.let_pass(kind, line) {
-            return Found::No;
-        }
-        if !self.acts_at(clock) {
-            if !self.is_sure(line, clock) {
+    pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
+        let Some(line) = self.line_of(touch.address()) else { return Issue::Unknown };
+        let (kind, clock) = (touch.kind, self.clock());
+        match self.classify(touch, line, clock) {
+            Verdict::Here(done) => {
+                self.cpu().window.follow(kind, line);
+                self.found(touch, line, clock, done);
+                Issue::Now
+            }
+            Verdict::Early => {
                 self.resume_at(clock);
-                return Found::Later;
+                Issue::Later
             }
-            if !self.directory.is_quiet(line) {
-                return Found::No;
+            Verdict::Fill(value) => {
+                self.read_fill(touch, line);
+                Issue::Forwarded(value)
             }
+            Verdict::Drain => {
+                let step = self.drain_stores();
+                debug_assert_eq!(step, Step::Suspend, "it waits for a store");
+                Issue::Drain
+            }
+            Verdict::Behind => self.store_behind(touch, line),
+            Verdict::Forward(forward) => self.forward(touch, forward),
+            Verdict::Covered => self.read_covered(touch, line),
+            Verdict::Ask => {
+                self.cpu().window.follow(kind, line);
+                self.cpu().window.end_fill();
+                if kind == Kind::Store { self.store_apart(touch, line) } else { self.send_request(touch, line, clock) }
+            }
+            Verdict::Over => self.issue_over(touch, line),
         }
-        let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return Found::No };
-        self.cpu().window.follow(kind, line);
-        self.found(touch, line, clock, done);
-        Found::Here
     }
 
-    /// The common case of [`issue_over`](Self::issue_over), with the same result. Whether it was
-    /// that.
+    /// What an access comes to. Nothing changes but the line that is here.
     #[inline]
-    fn find_over(&mut self, touch: &Touch) -> Found {
+    fn classify(&mut self, touch: &Touch, line: u32, clock: u64) -> Verdict {
+        let kind = touch.kind;
         let cpu = &self.cpus[self.current as usize];
-        let is_over = self.is_over(cpu.clock) && self.is_over(self.ahead.horizon());
-        if !is_over || !cpu.stores.is_empty() || self.is_stuck() {
-            return Found::No;
+        if self.is_stuck() {
+            // Lets the machine see it: a CPU that only touches what it has would never be left.
+            return Verdict::Early;
         }
-        self.accesses_without_progress += 1;
-        let takes = self.directory.latencies().cost_of_hit(touch.kind);
-        let cpu = &mut self.cpus[self.current as usize];
-        cpu.window.clear();
-        cpu.clock += takes;
-        if touch.kind.is_write()
-            && !self.spinners.is_empty()
-            && let Some(line) = self.line_of(touch.address())
+        if self.is_over(clock) {
+            return Verdict::Over;
+        }
+        if kind == Kind::Load
+            && cpu.window.has_filled(line)
+            && let Some(value) = self.value_of_fill(touch, line)
         {
-            self.wake_spinners(line, self.clock());
+            return Verdict::Fill(value);
         }
-        Found::Here
+        let has_stores = !cpu.stores.is_empty();
+        if has_stores && kind == Kind::Rmw {
+            return Verdict::Drain;
+        }
+        let is_free = self.is_free(line);
+        // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is
+        // certain already.
+        let is_early = !self.acts_at(clock);
+        if is_early && (is_free || !self.is_sure(line, clock) || !self.is_certain(line)) {
+            return Verdict::Early;
+        }
+        if has_stores {
+            if kind == Kind::Store {
+                return Verdict::Behind;
+            }
+            match self.cpu().stores.forward(touch.address(), touch.size) {
+                Some(Forward::Part) => return Verdict::Drain,
+                Some(forward) => return Verdict::Forward(forward),
+                None => {}
+            }
+        }
+        if is_free {
+            return Verdict::Here(clock + self.directory.latencies().cost_of_hit(kind));
+        }
+        if let Some(done) = self.look_up(kind, line, clock) {
+            return Verdict::Here(done);
+        }
+        let is_covered = kind == Kind::Load && self.cpu().window.covers(line);
+        // Where caches have sizes, whose the line is may change with what others have no room for.
+        if is_early && (is_covered || self.directory.has_capacity()) {
+            return Verdict::Early;
+        }
+        if is_covered { Verdict::Covered } else { Verdict::Ask }
     }
 
     /// The current CPU finds `line` at `clock`, and goes on at `done`.
@@ -171,73 +218,11 @@ impl Engine {
         self.advance(until, part);
     }
 
-    /// Issues an access of the current CPU.
-    pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
-        let Some(line) = self.line_of(touch.address()) else { return Issue::Unknown };
-        if self.is_stuck() {
-            // Lets the machine see it: a CPU that only touches what it has would never be left.
-            self.resume_at(self.clock());
-            return Issue::Later;
-        }
-        if self.is_over(self.clock()) {
-            return self.issue_over(touch, line);
-        }
-        if touch.kind == Kind::Load
-            && let Some(value) = self.read_fill(touch, line)
-        {
-            return Issue::Forwarded(value);
-        }
-        if touch.kind == Kind::Rmw && self.drain_stores() == Step::Suspend {
-            return Issue::Drain;
-        }
-        let clock = self.clock();
-        let free = self.is_free(line);
-        // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is
-        // certain already.
-        let early = !self.acts_at(clock);
-        if early && (free || !self.is_sure(line, clock) || !self.is_certain(line)) {
-            self.resume_at(clock);
-            return Issue::Later;
-        }
-        if touch.kind == Kind::Store && !self.cpu().stores.is_empty() {
-            return self.store_behind(touch, line, early, free);
-        }
-        if touch.kind == Kind::Load
-            && let Some(forward) = self.cpu().stores.forward(touch.address(), touch.size)
-        {
-            if forward == Forward::Part {
-                let step = self.drain_stores();
-                debug_assert_eq!(step, Step::Suspend, "it waits for a store");
-                return Issue::Drain;
-            }
-            let (part, cost) = (self.cpu().part_of_access(Part::Hits), self.buffer_cost(touch.site));
-            self.advance(clock + cost, part);
-            return if let Forward::Bits(value) = forward { Issue::Forwarded(value) } else { Issue::Now };
-        }
-        let cost = self.directory.latencies().cost_of_hit(touch.kind);
-        let done = if free { Some(clock + cost) } else { self.look_up(touch.kind, line, clock) };
-        if done.is_none() && early && self.directory.has_capacity() {
-            // Whose the line is may change with what others have no room for.
-            self.resume_at(clock);
-            return Issue::Later;
-        }
-        if done.is_none() && touch.kind == Kind::Load && self.cpu().window.covers(line) {
-            if early {
-                self.resume_at(clock);
-                return Issue::Later;
-            }
-            return self.read_covered(touch, line, clock + cost);
-        }
-        self.cpu().window.follow(touch.kind, line);
-        if let Some(done) = done {
-            self.found(touch, line, clock, done);
-            return Issue::Now;
-        }
-        self.cpu().window.end_fill();
-        if touch.kind == Kind::Store {
-            return self.store_apart(touch, line);
-        }
-        self.send_request(touch, line, clock)
+    /// A load of bytes that an own store has.
+    fn forward(&mut self, touch: &Touch, forward: Forward) -> Issue {
+        let (part, cost) = (self.cpu().part_of_access(Part::Hits), self.buffer_cost(touch.site));
+        self.advance(self.clock() + cost, part);
+        if let Forward::Bits(value) = forward { Issue::Forwarded(value) } else { Issue::Now }
     }
 
     /// An access after the measurement. What happens then is not simulated in detail, it only has
@@ -252,13 +237,15 @@ impl Engine {
         if self.drain_stores() == Step::Suspend {
             return Issue::Drain;
         }
-        // From now on `find` leaves all accesses to `find_over`.
-        self.quick_extent = Extent::EMPTY;
-        self.cpu().window.clear();
-        let done = clock + self.directory.latencies().cost_of_hit(touch.kind);
-        self.hit(touch, line, done);
+        // From now on no program's access takes the fast path.
+        self.has_fast_path = false;
+        self.accesses_without_progress += 1;
+        let takes = self.directory.latencies().cost_of_hit(touch.kind);
+        let cpu = &mut self.cpus[self.current as usize];
+        cpu.window.clear();
+        cpu.clock += takes;
         if touch.kind.is_write() {
-            self.wrote_line(line, done);
+            self.wrote_line(line, self.clock());
         }
         Issue::Now
     }
@@ -276,28 +263,31 @@ impl Engine {
 
     /// A load of a line that has gone since an earlier fill of the window, which serves this load
     /// too.
-    fn read_covered(&mut self, touch: &Touch, line: u32, done: u64) -> Issue {
+    fn read_covered(&mut self, touch: &Touch, line: u32) -> Issue {
         let value = self.value_before_ahead(touch, line);
         self.cpu().window.end_fill();
         self.cpu().window.pass();
-        self.hit(touch, line, done);
+        self.hit(touch, line, self.clock() + self.directory.latencies().load_hit);
         value.map_or(Issue::Now, Issue::Forwarded)
     }
 
-    /// A load of the line that was filled last, whatever became of it since. Nothing that this CPU
-    /// has stored is missing from it: a store ends the fill, and none begins while one to its line
-    /// waits.
-    fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
+    /// What a load of the line that was filled last reads, whatever became of it since. Nothing
+    /// that this CPU has stored is missing from it: a store ends the fill, and none begins while
+    /// one to its line waits.
+    fn value_of_fill(&self, touch: &Touch, line: u32) -> Option<u128> {
         if !self.moved.is_empty() && !self.moved.is_whole(touch.address(), touch.size) {
             return None;
         }
         let offset = self.moved.at(touch.address(), self.current) % LINE;
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled:
         // memory that is freed is reused only after a read-modify-write, which ends the window.
-        let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
+        Some(unsafe { self.cpus[self.current as usize].window.fill_of(line)?.word(offset, touch.size) })
+    }
+
+    /// A load that the last fill serves.
+    fn read_fill(&mut self, touch: &Touch, line: u32) {
         self.cpu().window.pass();
         self.hit(touch, line, self.clock() + self.directory.latencies().load_hit);
-        Some(value)
     }
 
     /// The line is elsewhere: asks for it, for a load or a read-modify-write.

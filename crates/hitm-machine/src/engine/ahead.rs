@@ -128,13 +128,10 @@ impl Engine {
     /// at `time`.
     #[inline]
     pub(super) fn is_sure(&mut self, line: u32, time: u64) -> bool {
-        if self.directory.has_capacity() && !self.is_sure_of_level(line) {
+        if time >= self.ahead.sure_before || self.directory.has_capacity() && !self.is_sure_of_level(line) {
             return false;
         }
-        if !self.directory.owned_by_core_of(self.current, line) {
-            return time < self.ahead.sure_before;
-        }
-        time < self.sure_in_core()
+        !self.directory.owned_by_core_of(self.current, line) || time < self.sure_in_core()
     }
 
     fn sure_in_core(&mut self) -> u64 {

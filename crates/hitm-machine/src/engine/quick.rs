@@ -226,7 +226,7 @@ impl Engine {
     /// have one.
     fn begin_permit(&mut self, permit: &Permit, executed: u64) -> bool {
         // After the measurement, and where caches have sizes, accesses have other rules.
-        if self.quick_extent.is_empty() || self.quick.apart.len() == APART {
+        if !self.has_fast_path || self.quick.apart.len() == APART {
             return false;
         }
         let cpu = &self.cpus[self.current as usize];

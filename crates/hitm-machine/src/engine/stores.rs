@@ -95,11 +95,10 @@ impl Engine {
         Issue::Buffered
     }
 
-    /// A store of the current CPU behind others that have not taken effect; `early` when others may
-    /// have their turn before.
-    pub(super) fn store_behind(&mut self, touch: &Touch, line: u32, early: bool, free: bool) -> Issue {
+    /// A store of the current CPU behind others that have not taken effect.
+    pub(super) fn store_behind(&mut self, touch: &Touch, line: u32) -> Issue {
         let clock = self.clock();
-        if early && self.cpu().stores.any_due(clock) {
+        if !self.acts_at(clock) && self.cpu().stores.any_due(clock) {
             // Whether they still stand before this one is not known yet.
             self.resume_at(clock);
             return Issue::Later;
@@ -109,7 +108,7 @@ impl Engine {
         }
         self.cpu().window.end_fill();
         let own = self.current;
-        if !free && !self.cpu().stores.asked_for(line) && self.directory.here_from(own, line).is_none() {
+        if !self.is_free(line) && !self.cpu().stores.asked_for(line) && self.directory.here_from(own, line).is_none() {
             return self.store_apart(touch, line);
         }
         let access = self.identify(touch);
