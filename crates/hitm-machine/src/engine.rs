@@ -352,6 +352,19 @@ impl Engine {
         }
     }
 
+    /// Handles the events up to the next turn of a CPU, and takes that; or the first that is after
+    /// the measurement, if `only_measured`.
+    pub(crate) fn next_turn(&mut self, only_measured: bool) -> Turn {
+        loop {
+            let turn = self.event_queue.next();
+            match turn {
+                Turn::Event(time, _) if only_measured && self.is_over(time) => return turn,
+                Turn::Event(time, event) => self.handle(time, event),
+                Turn::Cpu(..) | Turn::Nothing => return turn,
+            }
+        }
+    }
+
     /// `cpu` has its turn.
     pub(crate) fn begin_turn(&mut self, cpu: u32, time: u64) {
         self.current = cpu;
@@ -446,7 +459,7 @@ impl Engine {
     }
 
     /// Handles an event that is no CPU's turn.
-    pub(crate) fn handle(&mut self, time: u64, event: Event) {
+    fn handle(&mut self, time: u64, event: Event) {
         match event {
             Event::Commit { cpu } => self.commit(cpu, time),
             Event::Arrive { slot, .. } => self.arrive(slot),

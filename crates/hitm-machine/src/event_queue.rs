@@ -217,6 +217,17 @@ impl EventQueue {
         TurnKey::new(time + 1, 0)
     }
 
+    /// Takes the event that is next, if one is, and comes before `time`.
+    #[inline]
+    pub(crate) fn next_event_before(&mut self, time: u64) -> Option<(u64, Event)> {
+        let first = self.ring.first();
+        if first.time() >= time || first.cpu().is_some() {
+            return None;
+        }
+        self.ring.take();
+        Some((first.time(), Event::unpack(first.0 as u64)))
+    }
+
     /// Takes what is next.
     pub(crate) fn next(&mut self) -> Turn {
         let first = self.ring.first();

@@ -260,51 +260,50 @@ impl Machine {
         })
     }
 
-    /// Gives each turn to its CPU or event. `Err` is a panic on a CPU.
+    /// Gives each CPU its turns. `Err` is a panic on a CPU.
     fn main_loop(&self, end: End, coroutines: &mut [VirtualCpu]) -> Result<Result<(), Stalled>, Payload> {
         let mut alive = coroutines.len();
         while alive > 0 {
             let mut engine = self.world.engine.between_turns();
-            let turn = engine.event_queue.next();
+            if engine.accesses_without_progress > engine.config.livelock_after {
+                drop(engine);
+                return Ok(Err(self.stalled(StallKind::Livelock)));
+            }
+            let turn = engine.next_turn(end == End::Measured);
             if end == End::Measured && engine.is_measured_until(turn) {
                 engine.book_waits();
                 return Ok(Ok(()));
             }
+            let Turn::Cpu(cpu, time) = turn else {
+                drop(engine);
+                return Ok(Err(self.stalled(StallKind::Deadlock)));
+            };
+            if time >= TIME_END.as_picos() {
+                drop(engine);
+                return Ok(Err(self.stalled(StallKind::OutOfTime)));
+            }
+            engine.begin_turn(cpu, time);
             drop(engine);
-            match turn {
-                Turn::Nothing => return Ok(Err(self.stalled(StallKind::Deadlock))),
-                Turn::Event(time, event) => self.world.engine.between_turns().handle(time, event),
-                Turn::Cpu(_, time) if time >= TIME_END.as_picos() => {
-                    return Ok(Err(self.stalled(StallKind::OutOfTime)));
-                }
-                Turn::Cpu(cpu, time) => {
-                    self.clock.set(time);
-                    if let Some(result) = self.resume(cpu, time, &mut coroutines[cpu as usize]) {
-                        result?;
-                        alive -= 1;
-                    }
-                    let engine = self.world.engine.between_turns();
-                    if engine.accesses_without_progress > engine.config.livelock_after {
-                        drop(engine);
-                        return Ok(Err(self.stalled(StallKind::Livelock)));
-                    }
-                }
+            if let Some(result) = self.resume(cpu, time, &mut coroutines[cpu as usize]) {
+                result?;
+                alive -= 1;
             }
         }
         Ok(Ok(()))
     }
 
-    /// Runs `cpu` until it waits. Returns its result, if it has ended.
+    /// Runs `cpu`, whose turn it is at `time`, until it waits. Returns its result, if it has ended.
     fn resume(&self, cpu: u32, time: u64, coroutine: &mut VirtualCpu) -> Option<Result<(), Payload>> {
-        self.world.engine.between_turns().begin_turn(cpu, time);
+        self.clock.set(time);
         self.world.current.set(Some(cpu));
         let result = coroutine.resume(());
         self.world.current.set(None);
-        self.world.engine.borrow_mut().end_turn();
+        let mut engine = self.world.engine.borrow_mut();
+        engine.end_turn();
         match result {
             CoroutineResult::Yield(()) => None,
             CoroutineResult::Return(result) => {
-                self.world.engine.between_turns().finish();
+                engine.finish();
                 Some(result)
             }
         }

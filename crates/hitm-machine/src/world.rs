@@ -146,12 +146,28 @@ impl World {
 
     /// An access: returns when its value may be read or written. For a store, whether that is left
     /// to the machine; for a load, its value when it is one that only this CPU knows yet.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn touch(&self, touch: &Touch) -> Issue {
+        match self.issue(touch) {
+            issued @ (Issue::Now | Issue::Forwarded(_) | Issue::Buffered) => issued,
+            issued => self.wait_to_touch(touch, issued),
+        }
+    }
+
+    // One copy, and no loop round it, from which the compiler would lift what no hit needs.
+    #[inline(never)]
+    fn issue(&self, touch: &Touch) -> Issue {
+        self.engine.borrow_mut().issue(touch)
+    }
+
+    /// The same for an access that is not done, as `issued` says: does what that asks for and issues
+    /// it again, as often as it takes.
+    #[inline(never)]
+    fn wait_to_touch(&self, touch: &Touch, mut issued: Issue) -> Issue {
         loop {
-            let issued = self.engine.borrow_mut().issue(touch);
             match issued {
                 Issue::Now | Issue::Forwarded(_) | Issue::Buffered => return issued,
+                Issue::Again => {}
                 Issue::Later => self.suspend(),
                 Issue::Wait => {
                     self.suspend();
@@ -161,6 +177,7 @@ impl World {
                 Issue::Drain => self.drain(),
                 Issue::Unknown => self.know_page(touch),
             }
+            issued = self.issue(touch);
         }
     }
 

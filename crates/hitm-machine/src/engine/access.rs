@@ -23,6 +23,8 @@ pub(crate) enum Issue {
     Forwarded(u128),
     /// The store is in the store buffer; the machine writes the value when it takes effect.
     Buffered,
+    /// Something has happened meanwhile: issue it again.
+    Again,
     /// Others may have their turn first: issue it again when the CPU is resumed.
     Later,
     /// Its own stores come first: issue it again when the CPU is resumed and has called
@@ -94,6 +96,7 @@ impl Engine {
                 self.found(touch, line, clock, done);
                 Issue::Now
             }
+            Verdict::Early if self.let_events_pass(clock) => Issue::Again,
             Verdict::Early => {
                 self.resume_at(clock);
                 Issue::Later

@@ -74,7 +74,7 @@ impl Engine {
     /// Whether the current CPU may act at its clock before anybody else; if not, enters its turn.
     pub(crate) fn may_act(&mut self) -> Step {
         let clock = self.clock();
-        if self.acts_at(clock) {
+        if self.acts_at(clock) || self.let_events_pass(clock) && self.acts_at(clock) {
             return Step::Go;
         }
         self.resume_at(clock);
@@ -85,11 +85,29 @@ impl Engine {
     /// enters its turn.
     pub(crate) fn may_see_interrupts(&mut self) -> Step {
         let clock = self.clock();
-        if self.knows_interrupts(clock) {
+        if self.knows_interrupts(clock) || self.let_events_pass(clock) && self.knows_interrupts(clock) {
             return Step::Go;
         }
         self.resume_at(clock);
         Step::Suspend
+    }
+
+    /// The current CPU may not act at `clock`, which is its own, before others: handles the events
+    /// that come before `clock` and before the turn of any other CPU, so that it need not be left
+    /// for them. Whether there was one.
+    #[inline(never)]
+    pub(super) fn let_events_pass(&mut self, clock: u64) -> bool {
+        // After the measurement a run may end between two events.
+        let until = clock.min(self.measured.1);
+        let mut came = false;
+        while let Some((time, event)) = self.event_queue.next_event_before(until) {
+            self.handle(time, event);
+            came = true;
+        }
+        if came {
+            self.look_ahead_to(self.event_queue.bound());
+        }
+        came
     }
 
     /// Whether the current CPU comes before everybody else at `time`.
