@@ -4,11 +4,10 @@ use std::ptr::NonNull;
 
 use hitm_memory::{LINE, Mode};
 
-use super::stores::read_word;
 use super::{Engine, Step};
 use crate::account::Part;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
-use crate::cpu::{Forward, LineBytes, ValueIs, Waits};
+use crate::cpu::{Forward, LineBytes, ValueIs, Waits, read_word};
 use crate::event_queue::Event;
 use crate::faults::Preempted;
 use crate::site::Site;

@@ -1,9 +1,8 @@
 //! How far the current CPU may run ahead of the others in its turn: what
 //! [`coherence`](crate::coherence) says of look-ahead, made use of.
 
-use super::stores::read_word;
 use super::{Engine, Step, Touch};
-use crate::cpu::{Overwritten, Waits};
+use crate::cpu::{Overwritten, Waits, read_word};
 use crate::event_queue::{NEVER, TurnKey};
 
 /// The bounds of the current CPU's turn, in picoseconds where they are times. They follow from what

@@ -23,10 +23,9 @@ use std::rc::Rc;
 use hitm_memory::{LINE, Mode};
 
 use super::Engine;
-use super::stores::read_word;
 use crate::account::Part;
 use crate::coherence::Kind;
-use crate::cpu::Overwritten;
+use crate::cpu::{Overwritten, read_word};
 use crate::permit::{LOADS, NOT_STORED, Permit, TALLIES, TO_NEXT};
 use crate::records::Records;
 use crate::site::Site;

@@ -29,32 +29,6 @@ fn write_word(word: NonNull<u8>, size: usize, value: u128) {
     unsafe { word.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), size) };
 }
 
-/// What a word holds.
-///
-/// # Safety
-/// It is a live word of this size, at most 16 bytes.
-#[inline]
-pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
-    // A size that is known is one instruction.
-    match size {
-        // SAFETY: the caller's duty; one host thread runs the machine, so nothing writes it
-        // meanwhile.
-        1 => unsafe { word.read() }.into(),
-        // SAFETY: as above.
-        2 => unsafe { word.cast::<u16>().read_unaligned() }.into(),
-        // SAFETY: as above.
-        4 => unsafe { word.cast::<u32>().read_unaligned() }.into(),
-        // SAFETY: as above.
-        8 => unsafe { word.cast::<u64>().read_unaligned() }.into(),
-        _ => {
-            let mut bytes = [0; size_of::<u128>()];
-            // SAFETY: as above.
-            unsafe { word.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
-            u128::from_le_bytes(bytes)
-        }
-    }
-}
-
 impl Engine {
     /// Before a read-modify-write or a fence, and when there is no room: waits until the current
     /// CPU's stores have taken effect.
