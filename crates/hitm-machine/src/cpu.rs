@@ -507,7 +507,12 @@ impl StoreBuffer {
     /// The store whose turn it was has taken effect.
     pub(crate) fn pop(&mut self) -> Option<Store> {
         self.left += 1;
-        self.stores.pop_front()
+        let store = self.stores.pop_front();
+        if self.stores.is_empty() {
+            // The next one goes to the same place, which the host has at hand.
+            self.stores.clear();
+        }
+        store
     }
 
     /// How many stores will have left once those that are here have.

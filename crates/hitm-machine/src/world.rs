@@ -292,14 +292,16 @@ impl World {
         self.engine.borrow_mut().charge(path);
     }
 
-    /// Waits until everything before the current CPU's clock has happened if what the other threads
-    /// of its core do matters; whether it does.
+    /// Waits until it is known what the other threads of the current CPU's core do at its clock, if
+    /// that matters. Whether everything before its clock has happened then.
     fn know_other_threads(&self) -> bool {
-        let shares = self.engine.borrow().shares_core();
-        if shares {
-            self.settle();
+        let engine = self.engine.borrow();
+        if !engine.shares_core() || engine.knows_other_threads() {
+            return false;
         }
-        shares
+        drop(engine);
+        self.settle();
+        true
     }
 
     /// Work: what is left of it when an interrupt ends it.

@@ -95,11 +95,7 @@ impl Engine {
                 self.found(touch, line, clock, done);
                 Issue::Now
             }
-            Verdict::Early if self.let_events_pass(clock) => Issue::Again,
-            Verdict::Early => {
-                self.resume_at(clock);
-                Issue::Later
-            }
+            Verdict::Early => self.come_early(),
             Verdict::Fill(value) => {
                 self.read_fill(touch, line);
                 Issue::Forwarded(value)
@@ -119,6 +115,16 @@ impl Engine {
             }
             Verdict::Over => self.issue_over(touch, line),
         }
+    }
+
+    /// The current CPU issues an access before it is known what comes first.
+    pub(super) fn come_early(&mut self) -> Issue {
+        let clock = self.clock();
+        if self.let_events_pass(clock) {
+            return Issue::Again;
+        }
+        self.resume_at(clock);
+        Issue::Later
     }
 
     /// What an access comes to. Nothing changes but the line that is here.

@@ -123,6 +123,15 @@ impl Engine {
         ahead && time < self.interrupted_not_before(self.current) || self.acts_at(time)
     }
 
+    /// Whether it is known what the other threads of the current CPU's core do at its clock.
+    pub(crate) fn knows_other_threads(&self) -> bool {
+        let now = self.clock();
+        let mut threads = self.other_threads[self.current as usize].iter();
+        // As in `knows_interrupts`.
+        let ahead = self.config.look_ahead && !self.is_over(now);
+        ahead && threads.all(|&thread| self.acts_not_before(thread) > now)
+    }
+
     /// Before this time it is known that no interrupt that the current CPU has not taken has
     /// reached it.
     pub(super) fn sees_no_interrupt_before(&self) -> u64 {

@@ -42,8 +42,7 @@ impl Engine {
     }
 
     /// Whether what another thread of the current CPU's core does lengthens what the current CPU
-    /// executes. Then all that comes before its clock must have happened before it executes
-    /// anything.
+    /// executes. Then what they do at its clock must be known before it executes anything.
     pub(crate) fn shares_core(&self) -> bool {
         self.shared_core_factor != 1.0 && !self.other_threads[self.current as usize].is_empty()
     }

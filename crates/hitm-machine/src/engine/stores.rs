@@ -74,8 +74,7 @@ impl Engine {
         let clock = self.clock();
         if !self.acts_at(clock) && self.cpu().stores.any_due(clock) {
             // Whether they still stand before this one is not known yet.
-            self.resume_at(clock);
-            return Issue::Later;
+            return self.come_early();
         }
         if self.cpu().stores.len() >= self.store_places && self.drain_stores() == Step::Suspend {
             return Issue::Drain;
