@@ -10,6 +10,7 @@ use crate::account::{Account, Part};
 use crate::coherence::{AccessId, Kind};
 use crate::random::Random;
 use crate::site::Site;
+use crate::word::read_word;
 
 /// What a CPU waits for.
 #[derive(Clone, Copy, Debug)]
@@ -314,31 +315,6 @@ impl LineBytes {
         let word = NonNull::from(&self.0[offset..offset + size]).cast();
         // SAFETY: the caller says that the word is initialised.
         unsafe { read_word(word, size) }
-    }
-}
-
-/// What a word holds.
-///
-/// # Safety
-/// It is a live word of this size, at most 16 bytes, that nothing writes meanwhile.
-#[inline]
-pub(crate) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
-    // A size that is known is one instruction.
-    match size {
-        // SAFETY: the caller's duty.
-        1 => unsafe { word.read() }.into(),
-        // SAFETY: as above.
-        2 => unsafe { word.cast::<u16>().read_unaligned() }.into(),
-        // SAFETY: as above.
-        4 => unsafe { word.cast::<u32>().read_unaligned() }.into(),
-        // SAFETY: as above.
-        8 => unsafe { word.cast::<u64>().read_unaligned() }.into(),
-        _ => {
-            let mut bytes = [0; size_of::<u128>()];
-            // SAFETY: as above.
-            unsafe { word.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
-            u128::from_le_bytes(bytes)
-        }
     }
 }
 

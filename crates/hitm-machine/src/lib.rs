@@ -58,6 +58,7 @@ mod simulated;
 mod site;
 mod stack;
 mod timeline;
+mod word;
 mod world;
 
 pub use account::{Account, Part};

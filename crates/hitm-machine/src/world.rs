@@ -160,8 +160,8 @@ impl World {
         self.engine.borrow_mut().issue(touch)
     }
 
-    /// The same for an access that is not done, as `issued` says: does what that asks for and issues
-    /// it again, as often as it takes.
+    /// The same for an access that is not done, as `issued` says: does what that asks for and
+    /// issues it again, as often as it takes.
     #[inline(never)]
     fn wait_to_touch(&self, touch: &Touch, mut issued: Issue) -> Issue {
         loop {

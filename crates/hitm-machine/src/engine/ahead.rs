@@ -2,8 +2,9 @@
 //! [`coherence`](crate::coherence) says of look-ahead, made use of.
 
 use super::{Engine, Step, Touch};
-use crate::cpu::{Overwritten, Waits, read_word};
+use crate::cpu::{Overwritten, Waits};
 use crate::event_queue::{NEVER, TurnKey};
+use crate::word::read_word;
 
 /// The bounds of the current CPU's turn, in picoseconds where they are times. They follow from what
 /// is to happen: whatever is entered lowers them.

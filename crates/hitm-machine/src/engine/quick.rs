@@ -25,10 +25,11 @@ use hitm_memory::{LINE, Mode};
 use super::Engine;
 use crate::account::Part;
 use crate::coherence::Kind;
-use crate::cpu::{Overwritten, read_word};
+use crate::cpu::Overwritten;
 use crate::permit::{LOADS, NOT_STORED, Permit, TALLIES, TO_NEXT};
 use crate::records::Records;
 use crate::site::Site;
+use crate::word::read_word;
 
 /// Places in which a tally is looked for.
 const PROBES: usize = 8;

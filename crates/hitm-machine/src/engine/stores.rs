@@ -10,8 +10,6 @@
 //! Until a store has taken effect the directory counts it as under way to its line, so that no CPU
 //! looks ahead of it.
 
-use std::ptr::NonNull;
-
 use hitm_memory::Mode;
 
 use super::{Engine, Issue, Step, Touch};
@@ -19,15 +17,7 @@ use crate::account::Part;
 use crate::coherence::{AccessId, Kind, Request};
 use crate::cpu::{Stage, Store, ValueIs, Waits};
 use crate::event_queue::Event;
-
-/// Writes a word whose store takes effect now.
-fn write_word(word: NonNull<u8>, size: usize, value: u128) {
-    let bytes = value.to_le_bytes();
-    // SAFETY: the word is a live one of this size, an atomic of ours or memory of a program:
-    // `Engine::forget_stores` marks stores to memory that is freed. One host thread runs the
-    // machine, so nothing else reads or writes it meanwhile.
-    unsafe { word.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), size) };
-}
+use crate::word::write_word;
 
 impl Engine {
     /// Before a read-modify-write or a fence, and when there is no room: waits until the current
