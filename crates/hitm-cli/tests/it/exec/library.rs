@@ -1,5 +1,6 @@
 //! The runtime library of programs: what a program asks of the C library and of the system.
 
+use std::fs;
 use std::path::Path;
 
 use super::{Program, fields, is_possible};
@@ -235,4 +236,27 @@ fn clocks_show_simulated_time() {
         let expected = "clocks agree 1, polled 1, counted 1, stack 1\n";
         assert!(ended.stdout.starts_with(expected), "on {cpus}: {}", ended.stdout);
     }
+}
+
+/// docs/hard-cases.md names a test for each row, and the tests are there.
+#[test]
+fn each_hard_case_has_a_test() {
+    let page = fs::read_to_string(workspace("docs/hard-cases.md")).expect("the page");
+    let folder = workspace("crates/hitm-cli/tests/it/exec");
+    let files = fs::read_dir(folder).expect("the tests").map(|file| file.expect("an entry").path());
+    let files = files.chain([workspace("crates/hitm-cli/tests/it/exec.rs")]);
+    let sources = files.filter(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    let tests: String = sources.map(|file| fs::read_to_string(file).expect("a source")).collect();
+    let rows = page.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let mut count = 0;
+    for row in rows {
+        let cell = row.trim_end_matches(" |").rsplit(" | ").next().expect("a last column");
+        let mut named = cell.split('`').skip(1).step_by(2).filter(|word| !word.ends_with(".rs")).peekable();
+        assert!(named.peek().is_some(), "no test is named: {row}");
+        for test in named {
+            assert!(tests.contains(&format!("fn {test}()")), "{test} is not there: {row}");
+            count += 1;
+        }
+    }
+    assert!(count > 25, "{count} tests are named");
 }
