@@ -141,7 +141,8 @@ impl<P: Platform, T> JoinHandle<P, T> {
         self.cell.id
     }
 
-    /// Wakes the task from [`Handle::park`], or lets its next park return at once.
+    /// Wakes the task from [`Handle::park`](crate::Handle::park), or lets its next park return at
+    /// once.
     pub fn unpark(&self) {
         self.cell.unpark();
     }
