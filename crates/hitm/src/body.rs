@@ -421,43 +421,110 @@ impl<P: Platform> Drop for CellRef<P> {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, poll_fn};
-    use std::sync::Arc;
-    use std::task::Poll;
+    use std::sync::{Arc, Mutex};
+    use std::task::Wake;
 
-    use crate::NativeRuntime;
+    use hitm_memory::Native;
+    use hitm_sched::SwitchReason;
 
-    /// Miri runs each way in which a block is used and ends.
+    use super::*;
+    use crate::join::JoinHandle;
+    use crate::table::Running;
+
+    fn block<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> (CellRef<Native>, Handle<T>) {
+        let cell = CellRef::new(Weak::new(), TaskId(0), None, future);
+        (cell.clone(), Box::pin(JoinHandle::new(cell)))
+    }
+
+    type Handle<T> = Pin<Box<JoinHandle<Native, T>>>;
+
+    /// Polls the task once, as a CPU does that has its reference from the table.
+    fn run(cell: &CellRef<Native>) -> SwitchReason {
+        let address = cell.clone().into_raw();
+        // SAFETY: the reference above exists, and no other thread runs the task.
+        let running = unsafe { Running::from_ptr(address.as_ptr()) };
+        let why = Cell::poll(running.expect("an address"));
+        // SAFETY: the reference above, which is given back once.
+        drop(unsafe { CellRef::from_raw(address) });
+        why
+    }
+
+    #[derive(Default)]
+    struct Wakeups(AtomicUsize);
+
+    impl Wake for Wakeups {
+        fn wake(self: Arc<Self>) {
+            // Relaxed: one thread counts.
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn join<T>(handle: &mut Handle<T>, waker: &Waker) -> Poll<Result<T, JoinError>> {
+        handle.as_mut().poll(&mut Context::from_waker(waker))
+    }
+
     #[test]
-    fn a_block_has_one_user_at_a_time() {
-        let runtime = NativeRuntime::with_cpus(1).expect("a thread");
+    fn a_joiner_gets_the_value_and_its_last_waker_is_woken() {
+        let [first, last] = [(); 2].map(|()| Arc::new(Wakeups::default()));
+        let (cell, mut handle) = block(async { vec![1] });
+        for wakeups in [&first, &last, &last] {
+            assert!(join(&mut handle, &Waker::from(wakeups.clone())).is_pending());
+        }
+        assert_eq!(run(&cell), SwitchReason::Exit);
+        // Relaxed: one thread counts.
+        assert_eq!([first, last].map(|wakeups| wakeups.0.load(Ordering::Relaxed)), [0, 1]);
+        let value = join(&mut handle, Waker::noop());
+        assert!(matches!(value, Poll::Ready(Ok(value)) if value == [1]));
+    }
+
+    #[test]
+    fn a_value_that_nothing_joins_is_dropped() {
         let token = Arc::new(());
         let held = token.clone();
-        let main = runtime.run(|handle| async move {
-            let task = handle.spawn((), async move { vec![held] });
-            assert_eq!(task.await.expect("a value").len(), 1);
-            drop(handle.spawn((), async { Box::new(1) }));
-            let task = handle.spawn((), async { String::from("unread") });
-            while !task.is_finished() {
-                handle.yield_now().await;
+        let (cell, handle) = block(async { held });
+        drop(handle);
+        assert_eq!(run(&cell), SwitchReason::Exit);
+        assert_eq!(Arc::strong_count(&token), 1, "by the task");
+        let held = token.clone();
+        let (cell, handle) = block(async { held });
+        assert_eq!(run(&cell), SwitchReason::Exit);
+        drop(handle);
+        assert_eq!(Arc::strong_count(&token), 1, "by the handle");
+    }
+
+    #[test]
+    fn a_task_ends_by_a_panic_an_abort_or_unpolled() {
+        let (cell, mut handle) = block(async { panic!("on purpose") });
+        assert_eq!(run(&cell), SwitchReason::Exit);
+        let ended: Poll<Result<(), _>> = join(&mut handle, Waker::noop());
+        assert!(matches!(ended, Poll::Ready(Err(error)) if error.is_panic()));
+        for is_polled in [true, false] {
+            let (cell, mut handle) = block(pending::<Box<u8>>());
+            if is_polled {
+                assert_eq!(run(&cell), SwitchReason::Block);
+                cell.abort();
+                assert_eq!(run(&cell), SwitchReason::Exit);
+            } else {
+                cell.discard(JoinError::aborted());
             }
-            drop(task);
-            let task = handle.spawn((), async { panic!("on purpose") });
-            let error = task.await.map(|(): ()| ()).expect_err("a panic");
-            assert!(error.is_panic());
-            let task = handle.spawn((), pending::<Arc<()>>());
-            let abort = task.abort_handle();
-            task.abort();
-            assert!(task.await.expect_err("no value").is_aborted());
-            assert!(abort.is_finished());
-            poll_fn(|context| Poll::Ready((context.waker().clone(), abort.clone()))).await
-        });
-        let (waker, abort) = main.expect("it does not panic");
-        assert_eq!(Arc::strong_count(&token), 1, "the future and its value are dropped");
-        drop(runtime);
+            cell.discard(JoinError::aborted());
+            assert!(matches!(join(&mut handle, Waker::noop()), Poll::Ready(Err(error)) if error.is_aborted()));
+        }
+    }
+
+    #[test]
+    fn a_waker_outlives_its_task() {
+        let place = Arc::new(Mutex::new(None));
+        let taken = place.clone();
+        let (cell, handle) = block(poll_fn(move |context| {
+            *taken.lock().expect("no holder panics") = Some(context.waker().clone());
+            Poll::Ready(())
+        }));
+        assert_eq!(run(&cell), SwitchReason::Exit);
+        drop((cell, handle));
+        let waker = place.lock().expect("no holder panics").take().expect("it was stored");
+        assert!(waker.will_wake(&waker.clone()));
         waker.wake_by_ref();
-        abort.abort();
-        let other = waker.clone();
-        drop(waker);
-        other.wake();
+        waker.wake();
     }
 }
