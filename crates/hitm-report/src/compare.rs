@@ -221,6 +221,15 @@ pub fn compare(
     })
 }
 
+/// Returns what the difference of two runs' metrics means, whatever the runs are of.
+#[must_use]
+pub fn verdict(before: &Run, after: &Run) -> Verdict {
+    if before.measured_nothing || after.measured_nothing {
+        return Verdict::NotComparable;
+    }
+    metric(before, after).verdict
+}
+
 /// Returns the keys of a file's runs, each once.
 fn keys_of((name, file): (&str, &ResultFile)) -> Result<Vec<Key>, CompareError> {
     let keys: Vec<Key> = file.runs.iter().map(Key::of).collect();
@@ -234,7 +243,7 @@ fn keys_of((name, file): (&str, &ResultFile)) -> Result<Vec<Key>, CompareError> 
 }
 
 fn pair(key: &Key, before: &Run, after: &Run, threshold: f64) -> Pair {
-    let mut judged = vec![metric(&before.metric, &after.metric)];
+    let mut judged = vec![metric(before, after)];
     judged.extend(relative(before, after));
     let mut notes = Vec::new();
     let is_empty = before.measured_nothing || after.measured_nothing;
@@ -285,13 +294,15 @@ fn figures_of(run: &Run, other: &Run) -> Value {
     run.load = None;
     run.notes.clear();
     run.published = None;
+    // Earlier files have fewer of them.
+    run.layouts.clear();
     if other.roles.is_empty() {
         // The other run has no roles.
         run.roles.clear();
         run.wakes.clear();
     }
     for line in &mut run.lines {
-        line.address = Address::default();
+        (line.address, line.object_at) = (Address::default(), Address::default());
         for field in &mut line.fields {
             let sites = &mut field.sites;
             sites.iter_mut().for_each(|site| site.location.clear());
@@ -312,7 +323,8 @@ fn same_metric(before: &Metric, after: &Metric) -> bool {
     (&before.name, &before.unit, &before.better) == (&after.name, &after.unit, &after.better)
 }
 
-fn metric(before: &Metric, after: &Metric) -> Judged {
+fn metric(before: &Run, after: &Run) -> Judged {
+    let (before, after) = (&before.metric, &after.metric);
     let better = if same_metric(before, after) { Some(before.better) } else { None };
     judge(&after.name, &after.unit, better, (before.value, before.interval), (after.value, after.interval))
 }

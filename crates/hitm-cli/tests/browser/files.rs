@@ -56,7 +56,14 @@ pub(crate) fn unusual() -> Vec<(&'static str, Value)> {
     (large["cores"], large["exchanged"]) = (json!(cores), json!([[0, 31, 5, 400.0], [31, 0, 2, 100.0]]));
     let mut layout = run("unnamed", &json!([line("memory at 0x1000", "+8", 10)]));
     layout["layouts"] = json!({ "memory at 0x1000": [] });
-    let hostile = run(HOSTILE, &json!([line(HOSTILE, HOSTILE, 10)]));
+    let mut hostile = run(HOSTILE, &json!([line(HOSTILE, HOSTILE, 10)]));
+    let word = json!({ "name": HOSTILE, "offset": 0, "size": 8, "doc": HOSTILE });
+    hostile["layouts"] = json!({ HOSTILE: [word] });
+    hostile["kernel_parts"] = json!({ HOSTILE: 0.5 });
+    (hostile["kernel_share"], hostile["idle_share"]) = (json!(0.5), json!(0.1));
+    let mut hostile = file(&json!([machine(HOSTILE, 4)]), &json!([hostile.clone(), hostile]));
+    (hostile["command"], hostile["failures"]) = (json!([HOSTILE]), json!([HOSTILE]));
+    hostile["declared"] = json!([{ "name": HOSTILE, "address": HOSTILE, "size": 8, "fields": [word] }]);
     let old = json!({ "name": "old", "cpus": 4, "cores": 2, "llcs": 1, "nodes": 1, "packages": 1, "source": "", "cost_table": "", "model": {} });
     vec![
         ("no-runs", file(&json!([]), &json!([]))),
@@ -65,6 +72,6 @@ pub(crate) fn unusual() -> Vec<(&'static str, Value)> {
         ("large", file(&json!([machine("large", 4_096)]), &json!([large]))),
         ("unnamed", file(&json!([machine("unnamed", 4)]), &json!([layout]))),
         ("old", file(&json!([old]), &json!([run("old", &json!([line("object", "word", 10)]))]))),
-        ("hostile", file(&json!([machine(HOSTILE, 4)]), &json!([hostile.clone(), hostile]))),
+        ("hostile", hostile),
     ]
 }

@@ -9,14 +9,16 @@
 
 mod pack;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use minijinja::{AutoEscape, Environment, context};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::columns::short;
-use crate::result::{InvalidatedBy, Line, ReadError, ResultFile};
+use crate::compare::{self, Verdict};
+use crate::result::{InvalidatedBy, Line, ReadError, ResultFile, Run};
 use crate::sweep::{self, Sweep};
 
 /// What a page shows.
@@ -136,12 +138,22 @@ fn title(documents: &[(String, Document)]) -> String {
     }
 }
 
+/// Returns an object's name, and that of what it is of: `ring` of `ring of main ring.c:30 #2`.
+fn names_of(object: &str) -> impl Iterator<Item = &str> {
+    [Some(object), object.split_once(" of ").map(|(kind, _)| kind)].into_iter().flatten()
+}
+
 /// Returns a result file with what the page shows of invalidators: those of places, the most
 /// frequent first, until they make [`SHARE_SHOWN`] or are as many as are shown.
-fn shown(file: &ResultFile) -> ResultFile {
-    let mut file = file.clone();
+fn shown(all: &ResultFile) -> ResultFile {
+    let mut file = all.clone();
+    let objects: BTreeSet<&str> =
+        all.runs.iter().flat_map(|run| &run.lines).flat_map(|line| names_of(&line.object)).collect();
+    file.declared.retain(|own| objects.contains(own.name.as_str()));
     for run in &mut file.runs {
         let waited = run.waited();
+        let lines = &run.lines;
+        run.layouts.retain(|name, _| lines.iter().any(|line| line.object == *name));
         for line in &mut run.lines {
             let is_cold = line.waited() < COLD * waited;
             let most = if is_cold { INVALIDATORS_OF_COLD } else { INVALIDATORS_SHOWN };
@@ -165,18 +177,40 @@ fn keep(all: &mut Vec<InvalidatedBy>, most: usize) {
     all.truncate(shown.count());
 }
 
-/// Removes from a result file what no view shows of places in the source.
-fn strip(file: &mut Value) {
+/// Writes the places of a result file in a shorter form, which `data.js` undoes: they are nearly all
+/// of a large file. What no view shows is left out.
+fn shorten(file: &mut Value) {
     fn each<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
         value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
     }
     let lines = each(file, "runs").flat_map(|run| each(run, "lines"));
-    let sites = lines.flat_map(|line| each(line, "fields")).flat_map(|field| each(field, "sites"));
-    for site in sites.filter_map(Value::as_object_mut) {
-        for key in ["share", "clean", "memory", "hitm_local", "hitm_remote"] {
-            site.remove(key);
+    for field in lines.flat_map(|line| each(line, "fields")) {
+        for site in each(field, "sites").filter_map(Value::as_object_mut) {
+            for key in ["share", "clean", "memory", "hitm_local", "hitm_remote"] {
+                site.remove(key);
+            }
+            // Of the three means only that of all misses is shown.
+            let cycles = site.get("cycles").and_then(|cycles| cycles.get(2)).cloned();
+            site.insert("cycles".to_owned(), cycles.unwrap_or_default());
+            let all = site.get("invalidated_by").and_then(Value::as_array).into_iter().flatten();
+            let all: Vec<Value> = all.flat_map(|by| [invalidator(by), per_mille(&by["share"])]).collect();
+            site.insert("invalidated_by".to_owned(), Value::Array(all));
+        }
+        for key in ["invalidated_by", "hitm_local", "hitm_remote"] {
+            _ = field.as_object_mut().and_then(|field| field.remove(key));
         }
     }
+}
+
+/// Returns field, function and place of a store as one text: few stores invalidate all copies.
+fn invalidator(by: &Value) -> Value {
+    // A name in a file may have anything in it.
+    let words = ["field", "function", "location"].map(|key| by[key].as_str().unwrap_or_default().replace('\n', " "));
+    Value::from(words.join("\n"))
+}
+
+fn per_mille(share: &Value) -> Value {
+    Value::from((1e3 * share.as_f64().unwrap_or(0.0)).round())
 }
 
 /// Returns the packed data, as text that may stand in a script element: it has no `<`, and no
@@ -188,10 +222,11 @@ fn data(documents: &[(String, Document)]) -> String {
             Document::Sweep(sweep) => ("sweep", serde_json::to_value(sweep)),
         };
         let mut value = value.expect("every key is a string");
-        strip(&mut value);
+        shorten(&mut value);
         Value::Object([("name".to_owned(), Value::from(name.as_str())), (kind.to_owned(), value)].into_iter().collect())
     };
-    let text = pack::pack(&Value::Array(documents.iter().map(file).collect())).to_string();
+    let files: Vec<Value> = documents.iter().map(file).collect();
+    let text = pack::pack(&json!({ "files": files, "verdicts": verdicts(documents) })).to_string();
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -203,6 +238,23 @@ fn data(documents: &[(String, Document)]) -> String {
         }
     }
     safe
+}
+
+/// Returns what [`compare::verdict`] says of each run beside each other one, in the order of the
+/// files: a letter for each run after, in a text for each run before.
+fn verdicts(documents: &[(String, Document)]) -> Vec<String> {
+    let files = documents.iter().filter_map(|(_, document)| match document {
+        Document::Result(file) => Some(file),
+        Document::Sweep(_) => None,
+    });
+    let runs: Vec<&Run> = files.flat_map(|file| &file.runs).collect();
+    let letter = |before: &Run, after: &Run| match compare::verdict(before, after) {
+        Verdict::Better => 'b',
+        Verdict::Worse => 'w',
+        Verdict::Within => '=',
+        Verdict::NotComparable => '-',
+    };
+    runs.iter().map(|before| runs.iter().map(|after| letter(before, after)).collect()).collect()
 }
 
 /// Returns the hottest lines of the first run of each file, for a browser that runs no script: run,

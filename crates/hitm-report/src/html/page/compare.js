@@ -88,16 +88,21 @@ function moving(object) {
     ], moved.slice(0, MOVED_SHOWN)));
 }
 
-/** What the difference of two metrics means, in words. */
+/** What the letters of `verdicts` mean: `hitm compare` judges so. */
+const VERDICTS = {
+  b: 'better.',
+  w: 'worse.',
+  '=': 'no difference beyond both 95 % intervals.',
+  '-': 'not judged: a run has no figure or no interval. More seeds or more time give one.',
+};
+
+/** What the difference of two runs' metrics means, in words. */
 function verdict(before, after) {
   const [one, other] = [before.metric, after.metric];
   if (one.name !== other.name || one.unit !== other.unit) return 'These runs have different metrics: only their fields are compared.';
-  const change = (other.value - one.value) / Math.abs(one.value || 1);
-  const wide = Math.hypot(one.interval || 0, other.interval || 0) / Math.abs(one.value || 1);
-  const better = (one.better === 'lower' ? -change : change) > 0;
-  const text = words(one.name) + ' ' + (change >= 0 ? '+' : '') + percent(change) + ' ±' + percent(wide);
-  if (!Number.isFinite(change)) return 'One of the runs has no figure.';
-  return text + (Math.abs(change) <= wide ? ': no difference beyond both 95 % intervals.' : better ? ': better.' : ': worse.');
+  const change = Number.isFinite((one.value ?? NaN) + (other.value ?? NaN)) && one.value ? (other.value - one.value) / Math.abs(one.value) : null;
+  const text = change === null ? '' : ' ' + (change >= 0 ? '+' : '') + percent(change);
+  return words(one.name) + text + ': ' + VERDICTS[verdicts[runs.indexOf(before)][runs.indexOf(after)]];
 }
 
 function compareView(place, run, [first, second]) {

@@ -14,13 +14,58 @@ function unpack({ keys, strings, value }) {
   return open(value);
 }
 
-const files = unpack(JSON.parse(document.getElementById('data').textContent));
+/** The layouts of a program's objects that have lines: of variables, and of blocks by their types. */
+function layoutsOf(run, declared) {
+  const found = Object.create(null);
+  for (const line of run.lines ?? []) {
+    const own = declared.find((one) => one.name === line.object);
+    if (own) found[line.object] = own.fields;
+    const kind = line.object.includes(' of ') ? line.object.split(' of ')[0] : null;
+    const type = own ? null : declared.find((one) => one.name === kind && !one.address);
+    if (!type) continue;
+    // A block may be an array of its type: as far as it was touched.
+    const indices = line.fields.map((field) => Number(/^\[(\d+)\]/.exec(field.field)?.[1] ?? -1));
+    const last = Math.max((found[line.object]?.[0]?.count ?? 0) - 1, ...indices);
+    found[line.object] = last < 0 ? type.fields : [{ name: '', offset: 0, size: type.size, count: last + 1, fields: type.fields }];
+  }
+  return found;
+}
+
+/** Gives the stores that invalidated copies their keys again: `shorten` in mod.rs has one text and a share for each. */
+function invalidators(run) {
+  for (const line of run.lines) {
+    for (const field of line.fields) {
+      for (const site of field.sites) {
+        const pairs = site.invalidated_by ?? [];
+        site.invalidated_by = [];
+        for (let at = 0; at < pairs.length; at += 2) {
+          const [name, place, location] = pairs[at].split('\n');
+          site.invalidated_by.push({ field: name, function: place, location, share: pairs[at + 1] / 1000 });
+        }
+      }
+    }
+  }
+}
+
+/** Moves what begins within a line to where it stands in the object's first line. */
+function aligned(run) {
+  for (const line of run.lines) {
+    const within = line.object_at ? Number(BigInt(line.object_at) % 64n) : 0;
+    if (!within) continue;
+    for (const field of line.fields) field.offset += within;
+    if (run.within?.[line.object] !== undefined) continue;
+    (run.within ??= Object.create(null))[line.object] = within;
+    run.layouts[line.object] = run.layouts[line.object]?.map((field) => ({ ...field, offset: field.offset + within }));
+  }
+}
+
+const { files, verdicts } = unpack(JSON.parse(document.getElementById('data').textContent));
 const sweeps = files.filter((file) => file.sweep).map((file) => ({ ...file.sweep, file: file.name }));
 const runs = files.filter((file) => file.result).flatMap((file) => file.result.runs.map((run) => ({
   ...run,
   file: file.name,
   lines: run.lines ?? [],
-  layouts: run.layouts ?? {},
+  layouts: { ...run.layouts, ...layoutsOf(run, file.result.declared ?? []) },
   on: file.result.machines.find((machine) => machine.name === run.machine) ?? { name: run.machine },
 })));
 
@@ -34,7 +79,7 @@ function nameRuns() {
 }
 nameRuns();
 
-const waitOf = (site) => (site.misses ?? 0) * (site.cycles?.[2] ?? 0);
+const waitOf = (site) => (site.misses ?? 0) * (site.cycles ?? 0);
 const fieldWaits = (field) => sum(field.sites, waitOf);
 const lineName = (line) => line.object + (line.index === undefined ? '' : '[' + line.index + ']') + ', ' + line.line;
 const isWrite = (site) => site.kind !== 'load';
@@ -43,6 +88,8 @@ const isWrite = (site) => site.kind !== 'load';
 function prepare(run) {
   if (run.prepared) return run;
   run.prepared = true;
+  aligned(run);
+  invalidators(run);
   for (const line of run.lines) {
     line.waits = sum(line.fields, fieldWaits);
     line.name = lineName(line);

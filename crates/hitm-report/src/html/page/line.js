@@ -15,7 +15,7 @@ function places(run, lines, whole) {
     { head: 'function', cell: ({ site }) => [el('code', null, site.function), el('div', { class: 'faint', title: site.location }, site.location.replace(/^.*\//, ''))] },
     { head: 'access', cell: ({ site }) => (site.kind === 'rmw' ? 'RMW' : site.kind ?? '-') },
     { head: 'waits', number: true, class: 'bars', cell: ({ wait }) => bar(wait / whole, percent(wait / whole)) },
-    { head: 'cycles per miss', number: true, cell: ({ site }) => short(site.cycles?.[2]) },
+    { head: 'cycles per miss', number: true, cell: ({ site }) => short(site.cycles) },
     { head: 'misses', number: true, cell: ({ site }) => short(site.misses) },
     { head: 'CPUs', number: true, title: 'CPUs that missed' + (parts ? ': one bar for each ' + parts.name : ''), cell: ({ site }) => [spread(site.cpus_by_part), ' ', String(site.cpus ?? '-')] },
     { head: 'invalidated by', cell: ({ site }) => {
@@ -70,7 +70,8 @@ function lineView(place, run, [number]) {
     const exchanged = lines.flatMap((one) => one.exchanged ?? []);
     detail.replaceChildren(
       el('h2', null, line.object, line.index === undefined ? '' : '[' + line.index + ']', ', ', per === 1 ? 'line ' + line.line : 'bytes ' + hexadecimal(first * LINE) + ' to ' + hexadecimal((first + per) * LINE)),
-      el('p', null, el('a', { href: '#/object/' + runs.indexOf(run) + '/' + encodeURIComponent(line.object) }, 'The whole object'), line.address ? el('span', { class: 'faint' }, ', at ' + line.address) : ''),
+      el('p', null, el('a', { href: '#/object/' + runs.indexOf(run) + '/' + encodeURIComponent(line.object) }, 'The whole object'), line.address ? el('span', { class: 'faint' }, ', at ' + line.address) : '',
+        run.within?.[line.object] ? el('span', { class: 'faint' }, '; the object begins at ' + hexadecimal(run.within[line.object]) + ' of its first line, and offsets count from the line') : ''),
       el('dl', { class: 'figures' }, facts.map(([name, value]) => el('div', null, el('dt', null, name), el('dd', null, value)))),
       choice('Bytes shown', WIDTHS.map((one) => [String(one), String(one)]), String(width), (chosen) => { width = Number(chosen); show(line); }),
       ruler(wordsOf(run, line.object, lines, first * LINE, (first + per) * LINE), first * LINE, width),

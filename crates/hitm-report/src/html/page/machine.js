@@ -1,9 +1,9 @@
-// The machine as a map: packages, LLC domains and cores; their time; the traffic between them.
+// The machine as a map: packages, nodes, LLC domains and cores; their time; the traffic between them.
 
 const METRICS = [
   ['kernel', 'kernel time', 'share of all of the core’s time in the kernel', ([kernel]) => kernel],
   ['idle', 'idle time', 'share of all of the core’s time that was idle', ([, idle]) => idle],
-  ['busy', 'time of tasks', 'share of all of the core’s time in tasks', ([kernel, idle]) => 1 - kernel - idle],
+  ['busy', 'time of tasks', 'share of all of the core’s time in tasks', ([kernel, idle]) => Math.max(0, 1 - kernel - idle)],
 ];
 
 /** One domain's cores as squares. */
@@ -15,14 +15,23 @@ function domainMap(number, domain, run, of, most) {
     const time = run.cores?.[core];
     const value = time ? of(time) : null;
     return svg('rect', { x: (index % wide) * side, y: Math.floor(index / wide) * side, width: side - 2, height: side - 2, rx: 2, class: value === null ? 'hole' : 'cost core', 'fill-opacity': value === null ? 1 : (0.08 + 0.92 * share(value, most)).toFixed(3) },
-      svg('title', null, 'core ' + core + (time ? ': kernel ' + percent(time[0]) + ', idle ' + percent(time[1]) + ', tasks ' + percent(1 - time[0] - time[1]) : '')));
+      svg('title', null, 'core ' + core + (time ? ': kernel ' + percent(time[0]) + ', idle ' + percent(time[1]) + ', tasks ' + percent(METRICS[2][3](time)) : '')));
   });
   const values = cores.map((core) => run.cores?.[core]).filter(Boolean).map(of);
   const mean = values.length ? percent(sum(values, (value) => value) / values.length) : '-';
   const [width, height] = [wide * side, Math.ceil(cores.length / wide) * side];
-  return el('div', { class: 'domain' }, el('div', { class: 'faint' }, 'LLC ' + number + ', node ' + domain.node),
+  return el('div', { class: 'domain' }, el('div', { class: 'faint' }, 'LLC ' + number),
     svg('svg', { width, height, viewBox: '0 0 ' + width + ' ' + height, role: 'img', 'aria-label': 'LLC ' + number + ': ' + plural(cores.length, 'core') + ', mean ' + mean }, squares),
     el('div', null, el('span', { class: 'value' }, mean), el('span', { class: 'faint' }, ', ' + plural(cores.length, 'core'))));
+}
+
+/** The domains of a package: in its nodes, where it is divided into several. */
+function packageMap(domains, draw) {
+  const nodes = [...new Set(domains.map(({ domain }) => domain.node))];
+  const group = (own) => el('div', { class: 'domains' }, own.map(({ number, domain }) => draw(number, domain)));
+  if (nodes.length === 1) return [el('p', { class: 'faint' }, 'node ' + nodes[0]), group(domains)];
+  return el('div', { class: 'nodes' }, nodes.map((node) => el('section', { class: 'node', 'aria-label': 'Node ' + node }, el('h4', null, 'Node ' + node),
+    group(domains.filter(({ domain }) => domain.node === node)))));
 }
 
 function map(run) {
@@ -36,7 +45,7 @@ function map(run) {
     place.replaceChildren(
       el('p', { class: 'key' }, run.cores?.length ? 'Darker: more ' + name + ' (' + words + '); the darkest is ' + percent(most) + '.' : 'No time by core was measured.'),
       el('div', { class: 'map' }, packages.map((one) => el('section', { class: 'package', 'aria-label': 'Package ' + one }, el('h3', null, 'Package ' + one),
-        el('div', { class: 'domains' }, domains.map((domain, number) => (domain.package === one ? domainMap(number, domain, run, of, most) : null)))))));
+        packageMap(domains.map((domain, number) => ({ number, domain })).filter(({ domain }) => domain.package === one), (number, domain) => domainMap(number, domain, run, of, most))))));
   };
   show('kernel');
   return el('div', null, choice('Colour', METRICS.map(([key, name]) => [key, name]), 'kernel', show), place);

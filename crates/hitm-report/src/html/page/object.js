@@ -96,7 +96,7 @@ function objectView(place, run, [name]) {
     const heads = [['offset', 1], ['size', 1], ['field', 0], ['loads', 1], ['stores', 1], ['waits', 1], ['CPUs that write', 0]].map(([head, number]) => el('th', { scope: 'col', class: number ? 'number' : null }, head));
     const lines = el('div', { class: 'chips' }, object.lines.slice(0, 40).map((line) => el('a', { href: lineAddress(run, line) }, (line.index === undefined ? '' : '[' + line.index + '], ') + 'line ' + line.line, ' ', el('span', { class: 'value' }, percent(line.waits / run.waits)))));
     detail.replaceChildren(el('h2', null, object.name),
-      el('p', null, plural(size, 'byte') + ', ' + plural(Math.ceil(size / LINE), 'line') + ' of ' + LINE + '; ' + (run.layouts[object.name] ? plural(holes, 'byte') + ' in holes' : 'the layout is not known, so only touched bytes are listed') +
+      el('p', null, plural(size, 'byte') + ', ' + plural(Math.ceil(size / LINE), 'line') + ' of ' + LINE + '; ' + (run.layouts[object.name]?.length ? plural(holes, 'byte') + ' in holes' : 'the layout is not known, so only touched bytes are listed') +
         (instances > 1 ? '; ' + instances + ' objects of this name together' : '') + '. ' + percent(object.waits / run.waits) + ' of all waits.' + (all ? '' : ' Large: lines that were waited for are listed.')),
       el('h3', null, 'Its contended lines'), lines,
       scrolled('Layout of ' + object.name, el('table', { class: 'layout' }, el('caption', null, 'Layout'), el('thead', null, el('tr', null, heads)), el('tbody', null, body))));
