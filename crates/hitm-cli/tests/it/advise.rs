@@ -53,6 +53,10 @@ fn the_four_published_patches_are_found() {
     for (patch, place) in found {
         assert!(place.is_some_and(|place| place < 20), "patch {patch}: {place:?}");
     }
+    // What is parted on one line is waited for on the next: so all lines at once are advised, too.
+    let whole =
+        suggestions(&advice).iter().find(|own| own["title"].as_str().unwrap().starts_with("separate on 2 lines"));
+    assert!(whole.is_some(), "{:#?}", suggestions(&advice).iter().map(|own| &own["title"]).collect::<Vec<_>>());
 }
 
 /// So many as were asked for, the largest gain first, and both advisors without a reason. What they

@@ -135,9 +135,11 @@ fn suggestion(kind: Kind, title: String, object: &str, groups: &[Fields<'_>], mo
 }
 
 /// Clusters the fields of each line so that fields which cost each other part: the greedy clusters
-/// of CGO 2007. The largest cluster stays, the others leave.
+/// of CGO 2007. The largest cluster stays, the others leave. Where several lines have clusters,
+/// also all lines at once: waits move from a line that is parted to the next one.
 fn separated(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
     let mut found = Vec::new();
+    let (mut lines, mut all, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
     for (line, fields) in by_line(fields) {
         let mut clusters = clusters(&fields, layout);
         if clusters.len() < 2 {
@@ -147,6 +149,9 @@ fn separated(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
         let apart: Vec<String> = clusters[1..].iter().map(|cluster| names(cluster).join(" + ")).collect();
         let title = format!("separate on line {line}: {}", apart.join("; "));
         found.push(suggestion(Kind::Separate, title, &layout.object, &clusters, &clusters[1..]));
+        lines.push(format!("{line}: {}", apart.join("; ")));
+        leaving.extend_from_slice(&clusters[1..]);
+        all.extend(clusters);
         // The field that costs the others most, alone.
         let cost = |&(name, _): &(&str, &Heat)| {
             fields.iter().filter(|(other, _)| *other != name).map(|(_, heat)| heat.lost(name)).sum::<f64>()
@@ -157,6 +162,10 @@ fn separated(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
             let title = format!("give {} a line of its own", worst.0);
             found.push(suggestion(Kind::Pad, title, &layout.object, &[vec![worst], rest], &[vec![worst]]));
         }
+    }
+    if lines.len() > 1 {
+        let title = format!("separate on {} lines, {}", lines.len(), lines.join(", "));
+        found.push(suggestion(Kind::Separate, title, &layout.object, &all, &leaving));
     }
     found
 }
