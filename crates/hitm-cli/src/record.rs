@@ -31,6 +31,7 @@ pub(crate) fn empty_file() -> ResultFile {
         calibrations: Vec::new(),
         runs: Vec::new(),
         failures: Vec::new(),
+        declared: Vec::new(),
     }
 }
 

@@ -108,7 +108,10 @@ pub(crate) fn write(stalled: Option<&str>) {
         hitm::FUNCTIONS,
         crate::FUNCTIONS,
     ]);
-    let run = Run::counted(&results, &functions, LINES);
+    let mut run = Run::counted(&results, &functions, LINES);
+    for (count, times) in shared.runtime.diagnostics().stats().sums() {
+        *run.operations.entry(count.name().to_owned()).or_default() += times;
+    }
     let (mut spins, mut blocks, mut threads_at, mut storage) = (0, 0, Vec::new(), Vec::new());
     shared.threads.each(|thread| {
         // A thread that is in the middle of a call has its state borrowed.

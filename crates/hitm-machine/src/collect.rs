@@ -36,6 +36,11 @@ impl Results {
         let mut exchanged = Exchanged::default();
         exchanged_by_line.values().for_each(|one| exchanges::add(&mut exchanged, one));
         let mut layouts: BTreeMap<String, Arc<[Field]>> = BTreeMap::new();
+        for object in objects {
+            if !layouts.contains_key(&*object.name) {
+                layouts.insert(object.name.to_string(), object.fields.clone());
+            }
+        }
         let mut lines = Vec::new();
         for (line, accesses) in engine.records.by_line() {
             let object = &objects[object_of[line as usize] as usize];
@@ -59,9 +64,6 @@ impl Results {
             }
             if !has_missed {
                 continue;
-            }
-            if !layouts.contains_key(&*object.name) {
-                layouts.insert(object.name.to_string(), object.fields.clone());
             }
             told.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
             lines.push(LineResult {

@@ -143,7 +143,7 @@ pub struct Results {
     pub exchanged: Exchanged,
     /// Where each core's time went, in picoseconds, by number.
     pub cores: Vec<Account>,
-    /// The fields of the objects that have one of the lines, by name.
+    /// The fields of all objects, by name; none where an object has no description.
     pub layouts: BTreeMap<String, Arc<[Field]>>,
     /// The accesses of each [`Operation`], also to lines without a miss.
     pub operations: BTreeMap<Operation, OperationResult>,

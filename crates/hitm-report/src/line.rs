@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 use hitm_machine::{
     AccessResult, Distance, Exchange, Exchanged, Hitm, Invalidation, Kind, LineResult, Misses, Place, Results,
 };
+use hitm_memory::LINE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -53,6 +54,10 @@ pub struct Line {
     #[serde(default)]
     #[schemars(with = "String")]
     pub address: Address,
+    /// The address of the object's first byte, where that does not start a line; as `address`.
+    #[serde(default, skip_serializing_if = "Address::is_unknown")]
+    #[schemars(with = "String")]
+    pub object_at: Address,
     /// The accesses.
     #[serde(flatten)]
     pub touched: Touched,
@@ -153,6 +158,14 @@ pub struct InvalidatedBy {
 /// The name of a function that is not known.
 pub(crate) const UNKNOWN: &str = "-";
 
+impl Address {
+    /// Returns whether there is none.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0.map_or_else(String::new, |address| format!("{address:#x}")))
@@ -204,6 +217,13 @@ impl Line {
         self.fields.iter().flat_map(|field| field.sites.iter().map(move |site| (field, site)))
     }
 
+    /// Returns the address of the object's first byte, if it is known.
+    #[must_use]
+    pub fn start(&self) -> Option<u64> {
+        let of_line = || self.address.0.map(|address| address.wrapping_sub(u64::from(self.line) * LINE as u64));
+        self.object_at.0.or_else(of_line)
+    }
+
     /// Returns the object's name with its index.
     #[must_use]
     pub fn name(&self) -> String {
@@ -227,6 +247,7 @@ impl Line {
             index: line.index,
             line: line.line,
             address: Address(Some(line.address)),
+            object_at: Address::default(),
             touched: Touched::of(&line.accesses),
             misses: misses.count(),
             ownership_transfers: misses.transfers,

@@ -39,6 +39,26 @@ pub struct ResultFile {
     /// The runs without a result, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
+    /// The variables and structures of the program of `hitm exec`, whether or not anything waited
+    /// for them: what its debug information says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declared: Vec<Declared>,
+}
+
+/// A variable or a structure of a program.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// Where a variable lies, as a hexadecimal number; absent for a type, and for a variable that
+    /// each thread has.
+    #[serde(default, skip_serializing_if = "Address::is_unknown")]
+    #[schemars(with = "String")]
+    pub address: Address,
+    /// Its bytes.
+    pub size: usize,
+    /// Its fields; a variable without fields has one of its own name.
+    pub fields: Vec<LayoutField>,
 }
 
 /// A machine.
@@ -275,7 +295,7 @@ pub struct Run {
     /// Who took lines from whom, over all lines: as [`Line::exchanged`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exchanged: Vec<(u16, u16, u64, f64)>,
-    /// The fields of the objects that have one of the lines, by name.
+    /// The fields of all objects that have a description, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub layouts: BTreeMap<String, Vec<LayoutField>>,
     /// Whether a HITM is remote if it is of another node, and not only if it is of another package:
@@ -307,8 +327,7 @@ impl Run {
     pub fn counted(results: &Results, functions: &Functions, most: usize) -> Self {
         let lines: Vec<Line> =
             results.hottest(most).into_iter().map(|line| Line::of(results, line, functions)).collect();
-        let is_kept = |name: &String| lines.iter().any(|line| line.object == *name);
-        let kept = results.layouts.iter().filter(|(name, fields)| is_kept(name) && !fields.is_empty());
+        let kept = results.layouts.iter().filter(|(_, fields)| !fields.is_empty());
         let layouts = kept.map(|(name, fields)| (name.clone(), LayoutField::all(fields)));
         Self {
             kernel_share: results.account.kernel_share(),

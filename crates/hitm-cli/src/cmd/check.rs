@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use hitm_report::result::ResultFile;
+use hitm_report::result::{ResultFile, Run};
 use hitm_report::rules::{Judged, Layout, Rule, Rules, SCHEMA, Subject, Verdict, judge};
 use hitm_sched::{LAYOUTS, Mitigation};
 
@@ -19,7 +19,7 @@ use crate::{output, print};
 /// 2 when a rule or a file cannot be read. docs/check.md has the rules.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm check .ci/rules.toml\n  hitm check rules.toml result.json\n  hitm check rules.toml result.json --junit junit.xml --sarif hitm.sarif\n  hitm check .ci/rules.toml --mitigation pull-by-locks"
+    after_help = "Examples:\n  hitm check .ci/rules.toml\n  hitm check rules.toml result.json\n  hitm check rules.toml result.json --junit junit.xml --sarif hitm.sarif"
 )]
 pub(crate) struct Check {
     /// File of rules.
@@ -51,6 +51,19 @@ pub(crate) fn described(mitigation: &Mitigation) -> Vec<Layout> {
     });
     let of_runtime = hitm::diagnostics::layouts().into_iter();
     of_scheduler.chain(of_runtime.map(|(object, size, fields)| Layout::described(object, size, &fields))).collect()
+}
+
+/// Returns the layouts of all objects that are known of a run, whether or not it has lines of them:
+/// those of its mitigation, those that it has kept, and those of its program.
+fn known(run: &Run, file: &ResultFile) -> Vec<Layout> {
+    let mut known = Mitigation::parse(&run.mitigation).map_or_else(|_| Vec::new(), |own| described(&own));
+    for (name, fields) in &run.layouts {
+        if known.iter().all(|own| own.object != *name) {
+            known.push(Layout::kept(name, fields));
+        }
+    }
+    known.extend(file.declared.iter().map(Layout::declared));
+    known
 }
 
 impl Check {
@@ -131,7 +144,7 @@ impl Check {
             .filter(|run| rule.cpus.is_none_or(|cpus| cpus_of(&run.machine) == Some(cpus)))
             .collect();
         if runs.is_empty() {
-            let has = |run: &hitm_report::result::Run| {
+            let has = |run: &Run| {
                 let cpus = cpus_of(&run.machine).map_or_else(String::new, |cpus| format!(" with {cpus} CPUs"));
                 format!("`{}` of `{}` on `{}`{cpus}", run.mitigation, run.workload, run.machine)
             };
@@ -141,8 +154,7 @@ impl Check {
         }
         let mut verdicts = Vec::new();
         for run in runs {
-            let layouts = Mitigation::parse(&run.mitigation).map_or_else(|_| Vec::new(), |own| described(&own));
-            let layouts = Layout::of_run(run, &layouts);
+            let layouts = Layout::of_run(run, &known(run, file));
             let name = format!("{}, {} on {}", run.workload, run.mitigation, run.machine);
             let subject = Subject { name: &name, layouts: &layouts, run: Some((run, file)) };
             verdicts.extend(judge(rule, subject, &|name| self.base(name))?);

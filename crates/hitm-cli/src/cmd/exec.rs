@@ -202,7 +202,7 @@ impl Exec {
         let begin = Instant::now();
         let mut told = self.told(&cases, &seeds)?;
         let timeline = told[0].timeline.take().map(|timeline| (self.shown(), timeline));
-        let mut file = empty_file();
+        let mut file = ResultFile { declared: std::mem::take(&mut told[0].declared), ..empty_file() };
         for case in &cases {
             if file.machines.iter().all(|machine| machine.name != case.topology.name()) {
                 let costs = self.machine.costs(&case.topology)?;
@@ -316,7 +316,11 @@ impl Exec {
                         Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, jobs.get(index)?)))
                     {
                         let told = self.one(case, seed, index == 0, &[]).map(|mut told| {
-                            told.name();
+                            if index == 0 {
+                                told.name_and_declare();
+                            } else {
+                                told.name();
+                            }
                             told
                         });
                         *done[index].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(told);

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use hitm_report::result::Declared;
 use serde::Deserialize;
 
 use super::names::{Code, Names};
@@ -34,6 +35,16 @@ impl Modules {
     /// Returns the names of the program's own file.
     pub(super) fn program(&self) -> Option<&Names> {
         self.of(self.0.first()?.0.base).map(|(names, _)| names)
+    }
+
+    /// Returns the variables and structures of the program and of its own libraries, those that the
+    /// system has not installed.
+    pub(super) fn declared(&self) -> Vec<Declared> {
+        let is_own = |(module, _): &&(Module, OnceCell<Names>)| {
+            !["/usr/", "/lib/", "/lib64/", "["].iter().any(|begin| module.path.starts_with(begin))
+        };
+        let own = self.0.iter().filter(is_own).filter_map(|(module, _)| self.of(module.base));
+        own.flat_map(|(names, base)| names.declared(base)).collect()
     }
 
     /// Returns what [`Names::code`] says of the call that returns to `address`.

@@ -1,10 +1,11 @@
 //! Names of a program's code and data, from its debug information (DWARF).
 
+mod declared;
 pub(crate) mod source;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use addr2line::Loader;
@@ -44,6 +45,7 @@ struct NamedType {
     size: u64,
     unit: usize,
     type_at: UnitOffset,
+    is_own: bool,
 }
 
 /// Where a variable lies.
@@ -59,6 +61,8 @@ struct Variable {
     size: u64,
     unit: usize,
     type_at: UnitOffset,
+    /// Whether it is of the program: not of the language's library, nor of the system's headers.
+    is_own: bool,
 }
 
 /// A function in the middle of a call.
@@ -80,6 +84,10 @@ pub(crate) struct Code {
     /// Whether it is of the language's own library.
     pub(crate) is_library: bool,
 }
+
+/// Namespaces of the libraries of Rust and C++ and of what comes with compilers.
+const LIBRARIES: [&str; 9] =
+    ["std", "core", "alloc", "hashbrown", "gimli", "addr2line", "__gnu_cxx", "__cxxabiv1", "hitm_sync"];
 
 /// Lines of a statement, at most.
 const STATEMENT: usize = 8;
@@ -116,8 +124,26 @@ impl Names {
             let Ok(unit) = dwarf.unit(header) else { continue };
             let number = self.units.len();
             let mut entries = unit.entries();
+            // The outermost namespace around the entry, and how deep it is.
+            let mut space: Option<(isize, String)> = None;
             let (mut found, mut types) = (Vec::new(), Vec::new());
             while let Ok(Some(entry)) = entries.next_dfs() {
+                let named = |dwarf, unit| entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
+                if space.as_ref().is_some_and(|(depth, _)| entry.depth() <= *depth) {
+                    space = None;
+                }
+                if entry.tag() == gimli::DW_TAG_namespace && space.is_none() {
+                    space = named(dwarf, &unit).map(|name| (entry.depth(), name));
+                }
+                let is_own = |entry| {
+                    let of_library = space.as_ref().is_some_and(|(_, name)| LIBRARIES.contains(&name.as_str()));
+                    let file = || source::file_of(dwarf, &unit, entry);
+                    let is_system = |file: PathBuf| {
+                        // The compilers' own functions are linked with the runtime library.
+                        file.starts_with("/usr") || file.iter().any(|part| part == "compiler-rt")
+                    };
+                    !of_library && !file().is_some_and(is_system)
+                };
                 if let gimli::DW_TAG_variable | gimli::DW_TAG_member | gimli::DW_TAG_formal_parameter = entry.tag()
                     && let Some(pointee) = pointee(&unit, entry)
                     && let Some(name) = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name))
@@ -130,8 +156,7 @@ impl Names {
                     | gimli::DW_TAG_class_type
                     | gimli::DW_TAG_union_type
                     | gimli::DW_TAG_typedef => {
-                        let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name));
-                        types.extend(name.map(|name| (name, entry.offset())));
+                        types.extend(named(dwarf, &unit).map(|name| (name, entry.offset(), is_own(entry))));
                         continue;
                     }
                     _ => continue,
@@ -153,16 +178,16 @@ impl Names {
                 let (Some(name), Some(AttributeValue::UnitRef(type_at))) = (name, attribute(gimli::DW_AT_type)) else {
                     continue;
                 };
-                found.push((place, name, type_at));
+                found.push((place, name, type_at, is_own(declared.as_ref().unwrap_or(entry))));
             }
-            for (name, type_at) in types {
+            for (name, type_at, is_own) in types {
                 if let Some(size) = size_of_type(&unit, type_at, 0).filter(|&size| size > 0) {
-                    self.types.push(NamedType { name, size, unit: number, type_at });
+                    self.types.push(NamedType { name, size, unit: number, type_at, is_own });
                 }
             }
-            for (place, name, type_at) in found {
+            for (place, name, type_at, is_own) in found {
                 let size = size_of_type(&unit, type_at, 0).unwrap_or(1).max(1);
-                let variable = Variable { name, size, unit: number, type_at };
+                let variable = Variable { name, size, unit: number, type_at, is_own };
                 match place {
                     Place::Address(address) => self.variables.insert(address, variable),
                     Place::Thread(within) => self.of_threads.insert(within, variable),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hitm_machine::Timeline;
-use hitm_report::result::{InvalidatedBy, Line, Run, Site};
+use hitm_report::result::{Address, Declared, InvalidatedBy, Line, Run, Site};
 use serde::Deserialize;
 
 use super::located::Located;
@@ -28,6 +28,9 @@ pub(crate) struct Told {
     /// What the program printed after the words of `--figure`: the caller adds it.
     #[serde(skip)]
     pub(crate) figure: Option<f64>,
+    /// The program's variables and structures: the caller asks for them.
+    #[serde(skip)]
+    pub(crate) declared: Vec<Declared>,
     modules: Vec<Module>,
     heap: Vec<Block>,
     /// Memory that lies elsewhere for the model: where it lies, its bytes, and where it is.
@@ -128,10 +131,17 @@ impl Told {
         serde_json::from_str(text)
     }
 
-    /// Replaces addresses by the names that `names` has.
+    /// Replaces addresses by the names that the program's debug information has.
     pub(crate) fn name(&mut self) {
         let known = self.known();
         self.name_by(&known);
+    }
+
+    /// Does the same, and keeps what the program declares.
+    pub(crate) fn name_and_declare(&mut self) {
+        let known = self.known();
+        self.name_by(&known);
+        self.declared = known.modules.declared();
     }
 
     /// Does the same, and returns the program's objects that have one of the run's lines, by name.
@@ -227,6 +237,9 @@ impl Told {
         let Some(first) = places.first() else { return };
         line.object.clone_from(&first.object);
         line.index = None;
+        // Memory that lies elsewhere for the model has no address of its own there.
+        let is_aligned = first.start.is_multiple_of(64) || !self.moved.is_empty();
+        line.object_at = Address(Some(first.start).filter(|_| !is_aligned));
         line.line = ((address - (first.start & !63).min(address)) / 64) as u32;
         let name_of = |named: &str| -> Option<String> {
             // `+N`: the byte of the page.

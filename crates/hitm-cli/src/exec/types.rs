@@ -9,7 +9,7 @@ pub(super) const DEPTH: usize = 32;
 
 /// Whether a structure is a wrapper of the language's library around one value, whose own fields
 /// say nothing.
-fn is_wrapper(name: &str) -> bool {
+pub(super) fn is_wrapper(name: &str) -> bool {
     let of_rust = ["Atomic<", "UnsafeCell<", "Cell<", "SyncUnsafeCell<", "atomic<"];
     let integer = name.strip_prefix("Atomic").map(|rest| rest.trim_start_matches(['I', 'U']));
     of_rust.iter().any(|begin| name.starts_with(begin))
@@ -46,7 +46,7 @@ pub(super) fn size_of_type(unit: &Unit<Bytes>, at: UnitOffset, depth: usize) -> 
 }
 
 /// The numbers of elements of an array, by dimension.
-fn counts(unit: &Unit<Bytes>, at: UnitOffset) -> Vec<u64> {
+pub(super) fn counts(unit: &Unit<Bytes>, at: UnitOffset) -> Vec<u64> {
     let mut counts = Vec::new();
     let Ok(mut tree) = unit.entries_tree(Some(at)) else { return counts };
     let Ok(root) = tree.root() else { return counts };
@@ -76,7 +76,10 @@ pub(super) fn members(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) 
             && let Some(type_at) = type_of(entry)
         {
             let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
-            let start = number(entry.attr_value(gimli::DW_AT_data_member_location)).unwrap_or(0);
+            let byte = number(entry.attr_value(gimli::DW_AT_data_member_location));
+            // A bit field has its first bit.
+            let bit = || number(entry.attr_value(gimli::DW_AT_data_bit_offset)).map(|bit| bit / 8);
+            let start = byte.or_else(bit).unwrap_or(0);
             members.push((name, start, type_at));
         }
     }

@@ -3,6 +3,8 @@
 use std::fs;
 
 use expect_test::{Expect, expect};
+use hitm_report::rules::{Demand, Judged, Layout, Rules, Spot, Subject, judge};
+use hitm_sched::{LAYOUTS, Mitigation};
 use serde_json::{Value, json};
 
 use crate::command::{Ended, end, folder, hitm, read_checked, workspace};
@@ -39,6 +41,70 @@ fn small() -> Value {
 fn our_own_rules_hold() {
     let ended = end(hitm().current_dir(workspace("")).args(["check", ".ci/rules.toml"]));
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+}
+
+/// Returns the layouts that are known without a run.
+fn layouts_of(mitigation: &str) -> Vec<Layout> {
+    let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
+    let of_scheduler = LAYOUTS.iter().filter_map(|(object, _)| {
+        let (size, fields) = mitigation.layout(object)?;
+        Some(Layout::described(object, size, &fields))
+    });
+    let of_runtime = hitm::diagnostics::layouts().into_iter();
+    of_scheduler.chain(of_runtime.map(|(object, size, fields)| Layout::described(object, size, &fields))).collect()
+}
+
+/// Moves fields so that the demand does not hold any more, as a later change could.
+fn undo(demand: &Demand, layouts: &mut [Layout]) {
+    let find = |layouts: &[Layout], name: &str| {
+        let is_it = |layout: &Layout, spot: &Spot| {
+            let full = format!("{}.{}", layout.object, spot.name);
+            full.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let mut each = layouts.iter().enumerate();
+        each.find_map(|(at, layout)| Some((at, layout.fields.iter().position(|spot| is_it(layout, spot))?)))
+            .expect(name)
+    };
+    match demand {
+        Demand::Apart(names) => {
+            let ((first, one), (second, other)) = (find(layouts, &names[0]), find(layouts, &names[1]));
+            assert_eq!(first, second, "fields of one object: {names:?}");
+            let free = layouts[first].fields[one].offset + layouts[first].fields[one].bytes;
+            layouts[first].fields[other].offset = free;
+        }
+        Demand::Alone(names) => {
+            let (at, spot) = find(layouts, &names[0]);
+            let offset = layouts[at].fields[spot].offset + layouts[at].fields[spot].bytes;
+            layouts[at].fields.push(Spot { name: "added".to_owned(), offset, bytes: 4, is_used: true });
+        }
+        Demand::Together(names) => {
+            let (at, spot) = find(layouts, &names[0]);
+            layouts[at].fields[spot].offset += 256;
+        }
+        other => panic!("{other:?} is not of a layout"),
+    }
+}
+
+/// Each of our rules guards something: it fails when the layout that it is about is undone.
+#[test]
+fn each_of_our_own_rules_fails_when_its_layout_is_undone() {
+    let text = fs::read_to_string(workspace(".ci/rules.toml")).unwrap();
+    for rule in Rules::read(&text).unwrap().all {
+        let name = rule.mitigation.as_deref().unwrap_or("baseline");
+        let mut layouts = layouts_of(name);
+        undo(&rule.demand, &mut layouts);
+        let subject = Subject { name, layouts: &layouts, run: None };
+        let verdicts = judge(&rule, subject, &|_| unreachable!("it compares with no file")).unwrap();
+        assert!(verdicts.iter().all(|verdict| !verdict.holds), "{}: {verdicts:#?}", rule.name);
+        if rule.name == "what wakers write is apart from a queue's lock" {
+            let (rules, result) = (".ci/rules.toml".to_owned(), None);
+            let judged = Judged { schema: String::new(), rules, result, verdicts: verdicts[..1].to_vec() };
+            let shown = judged.render();
+            let shown = shown.split("\n\n").next().unwrap();
+            let saved = fs::read_to_string(workspace("results/check.toml")).unwrap();
+            assert!(saved.contains(shown), "results/check.toml lacks\n{shown}");
+        }
+    }
 }
 
 const REORDERED: &str = r#"
@@ -234,7 +300,7 @@ fn what_cannot_be_checked_has_status_2() {
         &apart("root_domain.rto_cuont"),
         true,
         expect![[r#"
-        hitm: rules file `rules.toml`: line 1: rule `on lines of their own: root_domain.overloaded, root_domain.rto_cuont`: no field `root_domain.rto_cuont` is known; the nearest is `root_domain.rto_count`; of a program, a result has the fields of contended lines
+        hitm: rules file `rules.toml`: line 1: rule `on lines of their own: root_domain.overloaded, root_domain.rto_cuont`: no field `root_domain.rto_cuont` is known; the nearest is `root_domain.rto_count`
     "#]],
     );
     check(

@@ -8,6 +8,7 @@ mod curves;
 mod driver;
 mod library;
 mod names;
+mod rules;
 mod stable;
 
 use std::fs;

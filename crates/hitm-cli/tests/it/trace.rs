@@ -61,17 +61,17 @@ impl<'a> Message<'a> {
 }
 
 /// A slice of a trace.
-struct Slice {
+pub(crate) struct Slice {
     track: u64,
-    category: String,
-    name: String,
+    pub(crate) category: String,
+    pub(crate) name: String,
     picos: u64,
     nested: bool,
 }
 
 /// Reads the slices of a trace, in the order of their begins, and the numbers of flows that begin
 /// and end. Checks that slices of a track lie within each other.
-fn slices(trace: &[u8]) -> (Vec<Slice>, usize, usize) {
+pub(crate) fn slices(trace: &[u8]) -> (Vec<Slice>, usize, usize) {
     let mut slices = Vec::new();
     let mut open: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let (mut begun, mut ended) = (0, 0);

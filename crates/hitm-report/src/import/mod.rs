@@ -138,6 +138,7 @@ fn line(address: u64, rows: Vec<Row>, named: &[Named], fields: FieldNames<'_>) -
         index: None,
         line: number,
         address: Address(Some(address)),
+        object_at: Address::default(),
         touched: touched(&rows),
         misses: hitm.both(),
         ownership_transfers: 0,

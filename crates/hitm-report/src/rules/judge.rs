@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::places::{At, LineKey, Places};
+use super::places::{At, LineKey, Places, full_names, names};
 use super::read::nearest;
 use super::{Demand, Layout, Rule, Verdict, Written};
 use crate::c2c;
 use crate::columns::short;
 use crate::compare::{self, compare};
-use crate::result::{Line, ResultFile, Run};
+use crate::result::{Host, Line, ResultFile, Run};
 
 /// What rules are judged on.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub fn judge(
         let places = Places(subject.layouts);
         let judged = rule.lines.iter().map(|&size| Ok(verdict(Some(size), of_layout(&rule.demand, &places, size)?)));
         return judged.collect::<Result<_, String>>().map_err(|why| match subject.run {
-            Some(_) => format!("{why}; of a program, a result has the fields of contended lines"),
+            Some((run, file)) => unknown(&why, run, file),
             None => why,
         });
     }
@@ -69,12 +69,27 @@ pub fn judge(
         return Err("it is about a run; give a result file: `hitm check rules.toml result.json`".to_owned());
     };
     let found = match &rule.demand {
-        Demand::Written(limit) => written(limit, run)?,
-        Demand::Waits(fields, most) => waits(fields, *most, run)?,
+        Demand::Written(limit) => written(limit, run, subject.layouts)?,
+        Demand::Waits(fields, most) => {
+            waits(fields, *most, run, subject.layouts).map_err(|why| unknown(&why, run, file))?
+        }
         Demand::NoWorse(base) => no_worse(base, &read(base)?, run, file)?,
         Demand::Apart(_) | Demand::Alone(_) | Demand::Together(_) => unreachable!("they are of layouts"),
     };
     Ok(vec![verdict(None, found)])
+}
+
+/// Says of a field that is not known what the file knows at all.
+fn unknown(why: &str, run: &Run, file: &ResultFile) -> String {
+    let is_program = file.command.first().is_some_and(|word| word == "exec");
+    match run.host {
+        Host::Measured => format!("{why}; a measurement has the fields of contended lines alone"),
+        _ if is_program && file.declared.is_empty() => format!(
+            "{why}; the file has the fields of contended lines alone: an earlier version wrote it, or the program \
+             has no debug information"
+        ),
+        _ => why.to_owned(),
+    }
 }
 
 fn of_layout(demand: &Demand, places: &Places<'_>, size: u64) -> Result<Found, String> {
@@ -148,17 +163,22 @@ fn lines_written(lines: &[&Line], operations: f64) -> f64 {
     lines.iter().map(|line| (line.touched.stores as f64 / operations).min(1.0)).sum()
 }
 
-fn written(limit: &Written, run: &Run) -> Result<Found, String> {
+fn written(limit: &Written, run: &Run, layouts: &[Layout]) -> Result<Found, String> {
     let known = || run.operations.keys().map(String::as_str);
     let Some(&times) = run.operations.get(&limit.per).filter(|&&times| times > 0) else {
         let nearest =
             nearest(&limit.per, known()).map_or_else(String::new, |name| format!("; the nearest is `{name}`"));
         return Err(format!("the run has no operation `{}`{nearest}", limit.per));
     };
-    if let Some(object) = limit.objects.iter().find(|&object| run.lines.iter().all(|line| line.object != *object)) {
-        let names = run.lines.iter().map(|line| line.object.as_str());
-        let nearest = nearest(object, names).map_or_else(String::new, |name| format!("; the nearest is `{name}`"));
-        return Err(format!("the run has no contended line of an object `{object}`{nearest}"));
+    // An object that has none of the lines is not written; one that is not known is an error.
+    let is_known = |object: &String| {
+        run.lines.iter().any(|line| line.object == *object) || layouts.iter().any(|layout| layout.object == *object)
+    };
+    if let Some(object) = limit.objects.iter().find(|object| !is_known(object)) {
+        let names = run.lines.iter().map(|line| &line.object).chain(layouts.iter().map(|layout| &layout.object));
+        let nearest = nearest(object, names.map(String::as_str));
+        let nearest = nearest.map_or_else(String::new, |name| format!("; the nearest is `{name}`"));
+        return Err(format!("no object `{object}` is known{nearest}"));
     }
     let is_counted = |line: &&Line| limit.objects.is_empty() || limit.objects.contains(&line.object);
     let mut lines: Vec<&Line> = run.lines.iter().filter(is_counted).collect();
@@ -182,31 +202,29 @@ fn written(limit: &Written, run: &Run) -> Result<Found, String> {
     Ok(Found::broken(format!("{found}; allowed are {}", limit.at_most), excerpt))
 }
 
-fn waits(patterns: &[String], most: f64, run: &Run) -> Result<Found, String> {
-    let layouts = Layout::of_run(run, &[]);
-    let places = Places(&layouts);
-    let mut wanted: BTreeSet<String> = BTreeSet::new();
+fn waits(patterns: &[String], most: f64, run: &Run, layouts: &[Layout]) -> Result<Found, String> {
+    let is_named = |pattern: &String, line: &Line, field: &str| names(pattern, &line.object, field);
     for pattern in patterns {
-        // A field that no CPU waits for is not in the file, so the rule holds for it.
-        wanted.extend(
-            places
-                .named(pattern)
-                .unwrap_or_default()
-                .into_iter()
-                .map(|(layout, field)| format!("{}.{}", layouts[layout].object, layouts[layout].fields[field].name)),
-        );
+        let is_field = |line: &Line| line.fields.iter().any(|field| is_named(pattern, line, &field.field));
+        if !run.lines.iter().any(is_field) {
+            // The rule holds for a field that no CPU waits for, but not for one that does not exist.
+            Places(layouts).named(pattern)?;
+        }
     }
     let mut by_field: BTreeMap<String, (f64, &Line)> = BTreeMap::new();
     for line in &run.lines {
         for field in &line.fields {
+            if !patterns.is_empty() && !patterns.iter().any(|pattern| is_named(pattern, line, &field.field)) {
+                continue;
+            }
             let waited: f64 = field.sites.iter().map(crate::result::Site::waited).sum();
-            by_field.entry(format!("{}.{}", line.object, field.field)).or_insert((0.0, line)).0 += waited;
+            let name = full_names(&line.object, &field.field).next().expect("the first is by the object");
+            by_field.entry(name).or_insert((0.0, line)).0 += waited;
         }
     }
     let all = run.waited();
     let share = |waited: f64| if all > 0.0 { 100.0 * waited / all } else { 0.0 };
-    let counted = by_field.iter().filter(|(name, _)| patterns.is_empty() || wanted.contains(*name));
-    let Some((name, &(waited, line))) = counted.max_by(|(_, one), (_, other)| one.0.total_cmp(&other.0)) else {
+    let Some((name, &(waited, line))) = by_field.iter().max_by(|(_, one), (_, other)| one.0.total_cmp(&other.0)) else {
         return Ok(Found::holds("no CPU waited for such a field"));
     };
     let found = format!("{name} has {:.1} % of the waits", share(waited));

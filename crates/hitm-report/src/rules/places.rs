@@ -7,10 +7,8 @@ use std::ops::RangeInclusive;
 use hitm_memory::Field;
 
 use super::read::nearest;
-use crate::result::Run;
-
-/// The bytes of a line of the machine, by which results number lines.
-const LINE: u64 = hitm_memory::LINE as u64;
+use crate::layout::LayoutField;
+use crate::result::{Declared, Line, Run};
 
 /// An object's fields.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,11 +35,14 @@ pub struct Spot {
     pub name: String,
     /// Bytes from the object's start.
     pub offset: u64,
-    /// Its bytes; 1 where a run shows only where it starts.
+    /// Its bytes.
     pub bytes: u64,
     /// Whether programs access it: it is no padding.
     pub is_used: bool,
 }
+
+/// The bytes of a field of which a run shows only where it starts, until they are guessed.
+const UNKNOWN: u64 = 0;
 
 /// A line: of all memory, or of an object whose address is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,59 +62,119 @@ impl Layout {
     /// Returns the layout of an object that has a description.
     #[must_use]
     pub fn described(object: &str, size: usize, fields: &[Field]) -> Self {
-        let mut layout = Self { object: object.to_owned(), size: size as u64, ..Self::default() };
-        flatten(fields, 0, "", &mut layout.fields);
+        Self::of_fields(object, size as u64, &LayoutField::all(fields), &|field| !field.doc.is_empty())
+    }
+
+    /// Returns the layout of an object of which a result file has the fields; those without a
+    /// description are padding.
+    #[must_use]
+    pub fn kept(object: &str, fields: &[LayoutField]) -> Self {
+        let end = |field: &LayoutField| field.offset + field.size * field.count;
+        let size = fields.iter().map(end).max().unwrap_or(0);
+        Self::of_fields(object, size as u64, fields, &|field| !field.doc.is_empty())
+    }
+
+    /// Returns the layout of a variable or a type of a program.
+    #[must_use]
+    pub fn declared(own: &Declared) -> Self {
+        Self { address: own.address.0, ..Self::of_fields(&own.name, own.size as u64, &own.fields, &|_| true) }
+    }
+
+    fn of_fields(object: &str, size: u64, fields: &[LayoutField], is_used: &dyn Fn(&LayoutField) -> bool) -> Self {
+        let mut layout = Self { object: object.to_owned(), size, ..Self::default() };
+        flatten(fields, 0, "", is_used, &mut layout.fields);
         layout
     }
 
-    /// Returns the layouts that a run shows. An object that is among `described` has its fields;
-    /// of others there are the fields that were accessed on contended lines.
+    /// Returns the layouts that a run shows. An object that is among `known` has its fields there;
+    /// so has a block of memory, by the name of its type. Of others there are the fields that were
+    /// accessed on contended lines.
     #[must_use]
-    pub fn of_run(run: &Run, described: &[Self]) -> Vec<Self> {
-        let mut by_object: BTreeMap<(&str, Option<usize>), Self> = BTreeMap::new();
+    pub fn of_run(run: &Run, known: &[Self]) -> Vec<Self> {
+        let mut by_object: BTreeMap<(&str, Option<usize>), Vec<&Line>> = BTreeMap::new();
         for line in &run.lines {
-            let key = (line.object.as_str(), line.index);
-            let own = by_object.entry(key).or_insert_with(|| {
-                let known = described.iter().find(|layout| layout.object == line.object);
-                let fields = known.map_or_else(Vec::new, |layout| layout.fields.clone());
-                let address = line.address.0.map(|address| address.wrapping_sub(u64::from(line.line) * LINE));
-                let size = known.map_or(0, |layout| layout.size);
-                let is_partial = known.is_none_or(|layout| layout.is_partial);
-                Self { object: line.object.clone(), index: line.index, address, size, is_partial, fields }
-            });
-            if described.iter().any(|layout| layout.object == line.object) {
-                continue;
-            }
-            for field in &line.fields {
-                let offset = u64::from(field.offset);
-                if own.fields.iter().all(|known| (&known.name, known.offset) != (&field.field, offset)) {
-                    own.fields.push(Spot { name: field.field.clone(), offset, bytes: 1, is_used: true });
-                }
+            by_object.entry((&line.object, line.index)).or_default().push(line);
+        }
+        let mut layouts: Vec<Self> = by_object.into_values().map(|lines| Self::of_lines(&lines, known)).collect();
+        // A type is there by itself if the run has no object of it: it is taken to start a line then.
+        let is_there = |all: &[Self], own: &Self| {
+            let is_type = own.address.is_none();
+            let is_same = |other: &Self| other.object == own.object && (is_type || other.address == own.address);
+            all.iter().any(|other| is_same(other) || (is_type && kind_of(&other.object) == Some(&own.object)))
+        };
+        for own in known {
+            let is_variable = known.iter().any(|other| other.address.is_some() && other.object == own.object);
+            if !is_there(&layouts, own) && (own.address.is_some() || !is_variable) {
+                layouts.push(own.clone());
             }
         }
-        let mut layouts: Vec<Self> = by_object.into_values().collect();
-        for layout in &mut layouts {
-            layout.fields.sort_by_key(|field| field.offset);
-            layout.guess_sizes();
-        }
-        let has = |layouts: &[Self], name: &str| layouts.iter().any(|layout| layout.object == name);
-        let unseen: Vec<Self> = described.iter().filter(|known| !has(&layouts, &known.object)).cloned().collect();
-        layouts.extend(unseen);
         layouts
+    }
+
+    /// Returns the layout of an object that has these lines.
+    fn of_lines(lines: &[&Line], known: &[Self]) -> Self {
+        let first = lines[0];
+        // Two files of a program may each have a variable of this name.
+        let is_here = |layout: &&&Self| layout.address.is_none() || layout.address == first.start();
+        let mut named = known.iter().filter(|layout| layout.object == first.object);
+        let whole = named.clone().find(|layout| is_here(&layout)).or_else(|| named.next());
+        let of_type = kind_of(&first.object).filter(|_| whole.is_none());
+        let of_type = of_type.and_then(|kind| known.iter().find(|own| own.object == kind && own.address.is_none()));
+        let mut own = Self {
+            object: first.object.clone(),
+            index: first.index,
+            address: whole.and_then(|known| known.address).or(first.start()),
+            size: whole.map_or(0, |known| known.size),
+            is_partial: whole.is_none_or(|known| known.is_partial),
+            fields: whole.map_or_else(Vec::new, |known| known.fields.clone()),
+        };
+        let touched: Vec<&crate::line::Field> = lines.iter().flat_map(|line| &line.fields).collect();
+        if let Some(of_type) = of_type {
+            // A block is one value of its type, or an array of them.
+            let element = |field: &&crate::line::Field| {
+                let number = field.field.strip_prefix('[').and_then(|rest| rest.split(']').next()?.parse::<u64>().ok());
+                number.map_or((0, String::new()), |number| (number, format!("[{number}].")))
+            };
+            let elements: BTreeMap<u64, String> = touched.iter().map(element).collect();
+            for (number, prefix) in elements {
+                own.fields.extend(of_type.fields.iter().map(|spot| Spot {
+                    name: format!("{prefix}{}", spot.name),
+                    offset: number * of_type.size + spot.offset,
+                    ..spot.clone()
+                }));
+            }
+        }
+        // What is known of the object itself is not listed twice, nor is another object on its line.
+        let has = |start: u64, layout: &Self, at: u64| (start..start + layout.size).contains(&at);
+        let is_known = |offset: u64| {
+            let elsewhere = own.address.map(|address| address + offset);
+            let of_other = |other: &Self| elsewhere.zip(other.address).is_some_and(|(at, start)| has(start, other, at));
+            has(0, &own, offset) || own.fields.iter().any(|spot| spot.has(offset)) || known.iter().any(of_other)
+        };
+        let mut rest: Vec<Spot> = Vec::new();
+        for field in touched {
+            let (name, offset) = (field.field.clone(), u64::from(field.offset));
+            if !is_known(offset) && rest.iter().all(|known| (&known.name, known.offset) != (&name, offset)) {
+                rest.push(Spot { name, offset, bytes: UNKNOWN, is_used: true });
+            }
+        }
+        own.fields.append(&mut rest);
+        own.fields.sort_by_key(|field| field.offset);
+        own.guess_sizes();
+        own
     }
 
     /// Gives fields of which only the start is known the bytes up to the next one, but not more
     /// than a word that is aligned has.
     fn guess_sizes(&mut self) {
-        if !self.is_partial || self.size > 0 {
-            return;
-        }
         let starts: Vec<u64> = self.fields.iter().map(|field| field.offset).collect();
-        for field in &mut self.fields {
+        for field in self.fields.iter_mut().filter(|field| field.bytes == UNKNOWN) {
             let next = starts.iter().find(|&&start| start > field.offset).map_or(8, |next| next - field.offset);
             field.bytes = next.min(1 << field.offset.trailing_zeros().min(3));
         }
-        self.size = self.fields.last().map_or(0, |last| last.offset + last.bytes);
+        if self.is_partial && self.size == 0 {
+            self.size = self.fields.last().map_or(0, |last| last.offset + last.bytes);
+        }
     }
 
     /// Returns the object's name with its index.
@@ -123,22 +184,66 @@ impl Layout {
     }
 }
 
-fn flatten(fields: &[Field], base: usize, prefix: &str, spots: &mut Vec<Spot>) {
+impl Spot {
+    fn has(&self, offset: u64) -> bool {
+        (self.offset..self.offset + self.bytes).contains(&offset)
+    }
+}
+
+/// Elements of an array that are listed at its start, and as many at its end: a program's may have
+/// millions. An element begins at one of 256 places of the largest line, so those between lie as
+/// some of these do.
+const ELEMENTS: usize = 4_096;
+
+fn flatten(
+    fields: &[LayoutField],
+    base: usize,
+    prefix: &str,
+    is_used: &dyn Fn(&LayoutField) -> bool,
+    spots: &mut Vec<Spot>,
+) {
     for field in fields.iter().filter(|field| field.size > 0) {
-        for element in 0..field.count {
+        let is_listed = |&element: &usize| element < ELEMENTS || element + ELEMENTS >= field.count;
+        for element in (0..field.count).filter(is_listed) {
             let offset = base + field.offset + element * field.size;
             let unnamed = field.name.is_empty();
             let before = if unnamed { prefix.trim_end_matches('.') } else { prefix };
             let index = if field.count > 1 || unnamed { format!("[{element}]") } else { String::new() };
             let name = format!("{before}{}{index}", field.name);
             if field.fields.is_empty() {
-                let is_used = !field.doc.is_empty();
+                let is_used = is_used(field);
                 spots.push(Spot { name, offset: offset as u64, bytes: field.size as u64, is_used });
             } else {
-                flatten(&field.fields, offset, &format!("{name}."), spots);
+                flatten(&field.fields, offset, &format!("{name}."), is_used, spots);
             }
         }
     }
+}
+
+/// Returns what an object of a program is of: `ring` of `ring of main ring.c:30 #2`, and `own` of
+/// `own of thread 3`.
+fn kind_of(object: &str) -> Option<&str> {
+    object.split_once(" of ").map(|(kind, _)| kind)
+}
+
+/// The names of a field of an object, as rules write them: by the object, and of a block or a
+/// variable of a thread also by what it is of. A structure has one name for its fields, whether
+/// memory has one of them or an array.
+pub(super) fn full_names(object: &str, field: &str) -> impl Iterator<Item = String> {
+    let named = |object: &str, field: &str| {
+        let dot = if field.starts_with('[') { "" } else { "." };
+        format!("{object}{dot}{field}")
+    };
+    let kind = kind_of(object);
+    let in_array = kind.and_then(|_| field.strip_prefix('[')?.split_once("].")).map(|(_, field)| field);
+    let names = [Some((object, field)), kind.map(|kind| (kind, field)), kind.zip(in_array)];
+    names.map(|name| name.map(|(object, field)| named(object, field))).into_iter().flatten()
+}
+
+/// Returns whether a pattern of a rule names a field of an object.
+pub(super) fn names(pattern: &str, object: &str, field: &str) -> bool {
+    let pattern = pattern.replace(".[", "[");
+    full_names(object, field).any(|name| is_named(&pattern, &name))
 }
 
 /// Returns whether `pattern` names `name` or a part around it. `*` stands for any characters but
@@ -157,11 +262,6 @@ fn is_named(pattern: &str, name: &str) -> bool {
 }
 
 impl Places<'_> {
-    fn full(&self, (layout, field): At) -> String {
-        let layout = &self.0[layout];
-        format!("{}.{}", layout.object, layout.fields[field].name)
-    }
-
     fn all(&self) -> impl Iterator<Item = At> {
         let of = |(layout, own): (usize, &Layout)| (0..own.fields.len()).map(move |field| (layout, field));
         self.0.iter().enumerate().flat_map(of)
@@ -173,7 +273,8 @@ impl Places<'_> {
 
     /// Returns the field's name, with its object's index.
     pub(super) fn name(&self, at: At) -> String {
-        format!("{}.{}", self.0[at.0].name(), self.spot(at).name)
+        let (object, field) = (self.0[at.0].name(), &self.spot(at).name);
+        full_names(&object, field).next().expect("the first is by the object")
     }
 
     /// Returns the fields that a pattern names.
@@ -181,11 +282,14 @@ impl Places<'_> {
     /// # Errors
     /// When there is none.
     pub(super) fn named(&self, pattern: &str) -> Result<Vec<At>, String> {
-        let found: Vec<At> = self.all().filter(|&at| is_named(pattern, &self.full(at))).collect();
+        let object = |at: At| &*self.0[at.0].object;
+        let found: Vec<At> = self.all().filter(|&at| names(pattern, object(at), &self.spot(at).name)).collect();
         if !found.is_empty() {
             return Ok(found);
         }
-        let known: Vec<String> = self.all().map(|at| self.full(at)).collect();
+        let mut known: Vec<String> = self.all().flat_map(|at| full_names(object(at), &self.spot(at).name)).collect();
+        // A pattern may name an object, with all that is in it.
+        known.extend(self.0.iter().map(|layout| layout.object.clone()));
         let nearest = nearest(pattern, known.iter().map(String::as_str));
         let nearest = nearest.map_or_else(String::new, |name| format!("; the nearest is `{name}`"));
         Err(format!("no field `{pattern}` is known{nearest}"))

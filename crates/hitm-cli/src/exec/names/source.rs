@@ -72,7 +72,11 @@ fn defined(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) -> Option<D
     (!members.is_empty()).then_some(Definition { file, members })
 }
 
-fn file_of(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, entry: &DebuggingInformationEntry<Bytes>) -> Option<PathBuf> {
+pub(super) fn file_of(
+    dwarf: &Dwarf<Bytes>,
+    unit: &Unit<Bytes>,
+    entry: &DebuggingInformationEntry<Bytes>,
+) -> Option<PathBuf> {
     let index = match entry.attr_value(gimli::DW_AT_decl_file)? {
         AttributeValue::FileIndex(index) => index,
         other => other.udata_value()?,

@@ -1,0 +1,147 @@
+//! Rules about a program, and the same program with its fix undone.
+
+use std::fs;
+
+use expect_test::expect;
+use serde_json::Value;
+
+use super::{Program, is_possible};
+use crate::command::{Ended, end, hitm, workspace};
+
+/// The program, with its fix or with the fix undone.
+fn compiled(is_undone: bool) -> Program {
+    let folder = crate::command::folder();
+    let file = folder.path().join("service");
+    let source = workspace("crates/hitm-cli/tests/it/exec/service.c");
+    let mut command = hitm();
+    command.args(["cc", "-O2", "-pthread", "-o"]).arg(&file).arg(source);
+    if is_undone {
+        command.arg("-DUNDONE");
+    }
+    let ended = end(&mut command);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "it compiles");
+    Program { folder, file }
+}
+
+/// Checks rules on the result of a program. What they are about has its path: it is cut.
+fn checked(program: &Program, rules: &str) -> Ended {
+    let folder = program.folder.path();
+    fs::write(folder.join("rules.toml"), rules).expect("there is room");
+    let mut ended = end(hitm().current_dir(folder).args(["check", "rules.toml", "result.json"]));
+    let path = format!("{}/", folder.display());
+    (ended.stdout, ended.stderr) = (ended.stdout.replace(&path, "./"), ended.stderr.replace(&path, "./"));
+    ended
+}
+
+/// What docs/check.md shows of the program.
+const RULE: &str = "[[rule]]\nname = \"the limit that all read is apart from what is written\"\n\
+                    apart = [\"service.limit\", \"service.hits\"]\n";
+
+#[test]
+fn a_program_whose_fix_is_undone_breaks_its_rule() {
+    if !is_possible() {
+        return;
+    }
+    let fixed = compiled(false);
+    let (_, file) = fixed.simulated(&["--cpus", "4", "--lines", "0"], &[]);
+    let names = super::fields(&file["runs"][0]);
+    assert!(names.contains(&"service.hits".to_owned()), "{names:#?}");
+    let ended = checked(&fixed, RULE);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    fields_that_no_cpu_waits_for_are_known(&fixed, &file);
+    let undone = compiled(true);
+    undone.simulated(&["--cpus", "4", "--lines", "0"], &[]);
+    let ended = checked(&undone, RULE);
+    assert_eq!(ended.status, Some(1));
+    let page = fs::read_to_string(workspace("docs/check.md")).expect("the page");
+    assert!(page.contains(RULE), "docs/check.md lacks\n{RULE}");
+    let saved = fs::read_to_string(workspace("results/check.toml")).expect("saved outputs");
+    for shown in [&ended.stdout, &ended.stderr] {
+        assert!(saved.contains(shown), "results/check.toml lacks\n{shown}");
+    }
+}
+
+/// A rule about a field holds if the field is known and nothing waits for it, and is an error if no
+/// field has its name.
+fn fields_that_no_cpu_waits_for_are_known(program: &Program, file: &Value) {
+    let has = |name: &str| super::fields(&file["runs"][0]).iter().any(|field| field == name);
+    assert!(!has("idle.idle") && !has("service.misses"), "nothing waits for these");
+    for rule in [
+        "alone = ['idle']",
+        "apart = ['idle', 'service.hits']",
+        "apart = ['service.spare[2]', 'service.misses']",
+        "together = ['service.limit', 'service.spare']",
+        // Blocks of memory, and what each thread has, by the type or the variable.
+        "together = ['job.number', 'job.done']",
+        "together = ['own.number', 'own.failed']",
+        "written = { per = 'wake', at_most = 0, objects = ['idle'] }",
+        "waits = { at_most = 0, fields = ['idle', 'service.spare'] }",
+    ] {
+        let ended = checked(program, &format!("[[rule]]\n{rule}\n"));
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{rule}: {}", ended.stdout);
+    }
+    // The blocks' array begins within a line: its elements are where the heap has them.
+    let ended = checked(program, "[[rule]]\nalone = ['job.done']\n");
+    assert_eq!(ended.status, Some(1), "{}", ended.stderr);
+    let shares = "[0].done shares its line with job of main service.c:";
+    assert!(ended.stdout.contains(shares), "{}", ended.stdout);
+    for (rule, expect) in [
+        (
+            "apart = ['service.limti', 'service.hits']",
+            expect![[r#"
+            hitm: rules file `rules.toml`: line 1: rule `on lines of their own: service.limti, service.hits`: no field `service.limti` is known; the nearest is `service.limit`
+        "#]],
+        ),
+        (
+            "alone = ['idel']",
+            expect![[r#"
+            hitm: rules file `rules.toml`: line 1: rule `alone on its line: idel`: no field `idel` is known; the nearest is `idle`
+        "#]],
+        ),
+        (
+            "waits = { at_most = 5, fields = ['service.hit'] }",
+            expect![[r#"
+            hitm: rules file `rules.toml`: line 1: rule `at most 5 % of the waits: service.hit`: no field `service.hit` is known; the nearest is `service.hits`
+        "#]],
+        ),
+        (
+            "written = { per = 'wake', at_most = 2, objects = ['servcie'] }",
+            expect![[r#"
+            hitm: rules file `rules.toml`: line 1: rule `at most 2 lines written per wake`: no object `servcie` is known; the nearest is `service`
+        "#]],
+        ),
+    ] {
+        let ended = checked(program, &format!("[[rule]]\n{rule}\n"));
+        assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{rule}");
+        expect.assert_eq(&ended.stderr);
+    }
+}
+
+/// The timeline of a program: its threads are tasks, and waits have the names of its fields.
+#[test]
+fn the_timeline_of_a_program_has_its_threads_and_fields() {
+    if !is_possible() {
+        return;
+    }
+    let program = compiled(true);
+    let trace = program.folder.path().join("t.perfetto-trace");
+    let traced = |window: &str| {
+        let words = ["exec", "--cpus", "4", "--lines", "0", "--trace-window", window, "--trace"];
+        end(hitm().args(words).arg(&trace).arg(&program.file))
+    };
+    let ended = traced("0us..1s");
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    let (slices, begun, ends) = crate::trace::slices(&fs::read(&trace).expect("the trace"));
+    let named = |category: &str| {
+        let own = slices.iter().filter(|slice| slice.category == category);
+        own.map(|slice| slice.name.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let tasks = named("task");
+    assert_eq!(tasks.len(), 5, "{tasks:?}");
+    let waits = named("line");
+    assert!(waits.contains("service.hits") && waits.contains("service.limit"), "{waits:?}");
+    assert!(0 < ends && ends <= begun, "{ends} of {begun} flows");
+    let late = traced("900s..901s");
+    assert_eq!(late.status, Some(2));
+    assert!(late.stderr.contains("--trace-window: the run has ended before"), "{}", late.stderr);
+}
