@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::wrap;
+use crate::line::Address;
 
 /// The number of array elements up to which all are shown; of longer arrays the first and the last
 /// are shown.
@@ -33,6 +34,22 @@ pub struct LayoutField {
     /// The fields of an element; none for a word.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<Self>,
+}
+
+/// A variable or a structure of a program.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// Where a variable lies, as a hexadecimal number; absent for a type, and for a variable that
+    /// each thread has.
+    #[serde(default, skip_serializing_if = "Address::is_unknown")]
+    #[schemars(with = "String")]
+    pub address: Address,
+    /// Its bytes.
+    pub size: usize,
+    /// Its fields; a variable without fields has one of its own name.
+    pub fields: Vec<LayoutField>,
 }
 
 fn one() -> usize {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::functions::Functions;
 use crate::json::json_text;
 use crate::latency::Latency;
+pub use crate::layout::Declared;
 use crate::layout::LayoutField;
 use crate::line::exchanged;
 pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Site, Touched};
@@ -43,22 +44,6 @@ pub struct ResultFile {
     /// for them: what its debug information says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declared: Vec<Declared>,
-}
-
-/// A variable or a structure of a program.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct Declared {
-    /// Its name.
-    pub name: String,
-    /// Where a variable lies, as a hexadecimal number; absent for a type, and for a variable that
-    /// each thread has.
-    #[serde(default, skip_serializing_if = "Address::is_unknown")]
-    #[schemars(with = "String")]
-    pub address: Address,
-    /// Its bytes.
-    pub size: usize,
-    /// Its fields; a variable without fields has one of its own name.
-    pub fields: Vec<LayoutField>,
 }
 
 /// A machine.

@@ -5,7 +5,7 @@ pub(crate) mod source;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use addr2line::Loader;
@@ -128,25 +128,18 @@ impl Names {
             let mut space: Option<(isize, String)> = None;
             let (mut found, mut types) = (Vec::new(), Vec::new());
             while let Ok(Some(entry)) = entries.next_dfs() {
-                let named = |dwarf, unit| entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
+                let named = || entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name));
                 if space.as_ref().is_some_and(|(depth, _)| entry.depth() <= *depth) {
                     space = None;
                 }
                 if entry.tag() == gimli::DW_TAG_namespace && space.is_none() {
-                    space = named(dwarf, &unit).map(|name| (entry.depth(), name));
+                    space = named().map(|name| (entry.depth(), name));
                 }
-                let is_own = |entry| {
-                    let of_library = space.as_ref().is_some_and(|(_, name)| LIBRARIES.contains(&name.as_str()));
-                    let file = || source::file_of(dwarf, &unit, entry);
-                    let is_system = |file: PathBuf| {
-                        // The compilers' own functions are linked with the runtime library.
-                        file.starts_with("/usr") || file.iter().any(|part| part == "compiler-rt")
-                    };
-                    !of_library && !file().is_some_and(is_system)
-                };
+                let of_library = space.as_ref().is_some_and(|(_, name)| LIBRARIES.contains(&name.as_str()));
+                let is_own = |entry| !of_library && !is_of_system(dwarf, &unit, entry);
                 if let gimli::DW_TAG_variable | gimli::DW_TAG_member | gimli::DW_TAG_formal_parameter = entry.tag()
                     && let Some(pointee) = pointee(&unit, entry)
-                    && let Some(name) = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name))
+                    && let Some(name) = named()
                 {
                     self.pointees.entry(name).or_default().push((number, pointee));
                 }
@@ -156,16 +149,13 @@ impl Names {
                     | gimli::DW_TAG_class_type
                     | gimli::DW_TAG_union_type
                     | gimli::DW_TAG_typedef => {
-                        types.extend(named(dwarf, &unit).map(|name| (name, entry.offset(), is_own(entry))));
+                        types.extend(named().map(|name| (name, entry.offset(), is_own(entry))));
                         continue;
                     }
                     _ => continue,
                 }
-                let Some(place) =
-                    entry.attr_value(gimli::DW_AT_location).and_then(|value| place_of(dwarf, &unit, &value))
-                else {
-                    continue;
-                };
+                let location = entry.attr_value(gimli::DW_AT_location);
+                let Some(place) = location.and_then(|value| place_of(dwarf, &unit, &value)) else { continue };
                 // A definition may refer to its declaration for name and type.
                 let declared = match entry.attr_value(gimli::DW_AT_specification) {
                     Some(AttributeValue::UnitRef(at)) => unit.entry(at).ok(),
@@ -408,6 +398,13 @@ impl Names {
         }
         path.trim_start_matches('.').to_owned()
     }
+}
+
+/// Whether what an entry describes is of the system's headers, or of the compilers' own functions,
+/// which are linked with the runtime library.
+fn is_of_system(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, entry: &gimli::DebuggingInformationEntry<Bytes>) -> bool {
+    let file = source::file_of(dwarf, unit, entry);
+    file.is_some_and(|file| file.starts_with("/usr") || file.iter().any(|part| part == "compiler-rt"))
 }
 
 /// Whether a source file is of the library of Rust or C++, as it was compiled or as it is

@@ -3,7 +3,7 @@
 //!
 //! Without a browser the tests are skipped and say so; in CI they fail then. The checker is
 //! axe-core, fetched by npm when the test runs: its licence is the MPL, so it is not kept here.
-//! `HITM_SCREENSHOTS=FOLDER` keeps a picture of each view there; `HITM_PAGE=FILE` opens another page.
+//! `HITM_SCREENSHOTS=FOLDER` keeps a picture of each view there; `HITM_PAGE=FILE` opens that page.
 #![cfg(unix)]
 
 mod driver;

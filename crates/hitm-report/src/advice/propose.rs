@@ -164,11 +164,17 @@ fn separated(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
         }
     }
     if lines.len() > 1 {
-        let title = format!("separate on {} lines, {}", lines.len(), lines.join(", "));
+        let count = lines.len();
+        lines.truncate(LINES);
+        let more = if lines.len() < count { ", and so on" } else { "" };
+        let title = format!("separate on {count} lines, {}{more}", lines.join(", "));
         found.push(suggestion(Kind::Separate, title, &layout.object, &all, &leaving));
     }
     found
 }
+
+/// Lines that a title lists.
+const LINES: usize = 3;
 
 fn clusters<'a>(fields: &Fields<'a>, layout: &Layout) -> Vec<Fields<'a>> {
     let bytes = |name: &str| layout.fields.iter().find(|spot| spot.name == name).map_or(0, |spot| spot.bytes);

@@ -177,8 +177,8 @@ fn keep(all: &mut Vec<InvalidatedBy>, most: usize) {
     all.truncate(shown.count());
 }
 
-/// Writes the places of a result file in a shorter form, which `data.js` undoes: they are nearly all
-/// of a large file. What no view shows is left out.
+/// Writes the places of a result file in a shorter form, which `data.js` undoes: they are most of a
+/// large file. What no view shows is left out.
 fn shorten(file: &mut Value) {
     fn each<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
         value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()

@@ -207,7 +207,7 @@ fn waits(patterns: &[String], most: f64, run: &Run, layouts: &[Layout]) -> Resul
     for pattern in patterns {
         let is_field = |line: &Line| line.fields.iter().any(|field| is_named(pattern, line, &field.field));
         if !run.lines.iter().any(is_field) {
-            // The rule holds for a field that no CPU waits for, but not for one that does not exist.
+            // The rule holds for a field that no CPU waits for, not for one that does not exist.
             Places(layouts).named(pattern)?;
         }
     }

@@ -96,7 +96,7 @@ impl Layout {
             by_object.entry((&line.object, line.index)).or_default().push(line);
         }
         let mut layouts: Vec<Self> = by_object.into_values().map(|lines| Self::of_lines(&lines, known)).collect();
-        // A type is there by itself if the run has no object of it: it is taken to start a line then.
+        // A type is there by itself if the run has no object of it: it is taken to start a line.
         let is_there = |all: &[Self], own: &Self| {
             let is_type = own.address.is_none();
             let is_same = |other: &Self| other.object == own.object && (is_type || other.address == own.address);
@@ -144,7 +144,7 @@ impl Layout {
                 }));
             }
         }
-        // What is known of the object itself is not listed twice, nor is another object on its line.
+        // What is known of the object is not listed twice, nor is another object on its line.
         let has = |start: u64, layout: &Self, at: u64| (start..start + layout.size).contains(&at);
         let is_known = |offset: u64| {
             let elsewhere = own.address.map(|address| address + offset);
