@@ -8,6 +8,7 @@
 mod capacity;
 mod error;
 mod names;
+mod policies;
 mod ranges;
 
 use std::collections::BTreeMap;
@@ -19,7 +20,9 @@ use serde::Deserialize;
 use self::capacity::Caches;
 pub use self::capacity::{CacheSize, Capacity};
 pub use self::error::CostError;
-pub use self::ranges::{ARBITRATION, Draw, Policies, Range, SEED, policy};
+pub use self::policies::Policies;
+pub use self::ranges::{ARBITRATION, Draw, Range, SEED, policy};
+use crate::coherence::Arbitration;
 
 /// A number of a cost table: nanoseconds, or what its name says.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -83,7 +86,7 @@ pub struct Family {
     /// Whether a transfer between LLC domains of a package pays the crossing when the line's home
     /// is elsewhere.
     pub(crate) home_matters: bool,
-    /// The arbitration policies that measurements allow: see [`Family::likely_policies`].
+    /// The arbitration policies: see [`Costs::arbitration`] and [`Family::likely_policies`].
     pub policies: Policies,
     /// The clock at which the rows were measured: what happens inside a core or an LLC domain takes
     /// cycles of it.
@@ -202,6 +205,10 @@ pub struct Paths {
     /// Giving memory to a page that is touched for the first time, from the access to its
     /// repetition.
     pub(crate) page_fault: Cost,
+    /// The same of a page of a private mapping of a file that is loaded from and then stored to.
+    pub(crate) page_copy: Cost,
+    /// How many times as long a page fault takes on a core that comes out of deep idle.
+    pub(crate) cold_fault_factor: Cost,
 }
 
 /// All that a machine costs.
@@ -217,6 +224,8 @@ pub struct Costs {
     pub note: Option<String>,
     /// Whether these are the costs of another family than the processor's.
     is_unknown: bool,
+    /// See [`Costs::arbitration`].
+    arbitration: Arbitration,
 }
 
 /// Which set of path costs.
@@ -263,7 +272,7 @@ fn range(name: &str) -> (f64, f64) {
         // A CPU keeps the lines of so many loads.
         "load_window" => (1.0, 1e4),
         "store_buffer" | "overlapped_misses" => (1.0, 1e6),
-        "shared_core_factor" => (1.0, 1e2),
+        "shared_core_factor" | "cold_fault_factor" => (1.0, 1e2),
         "upgrade_other_package_factor" => (0.0, 1e3),
         _ => (0.0, 1e6),
     }
@@ -288,7 +297,8 @@ impl Costs {
         if let Some(own) = &family.follow_up_hits {
             structure.follow_up_hits = own.clone();
         }
-        Self { family, structure, paths, note, is_unknown }
+        let arbitration = if is_unknown { Arbitration::default() } else { family.usual_policy(topology) };
+        Self { family, structure, paths, note, is_unknown, arbitration }
     }
 
     /// Whether the processor has no table of its own, so that these are another family's costs.
@@ -361,6 +371,8 @@ impl Costs {
             Some(&self.paths.idle_notice),
             Some(&self.paths.timer_slack),
             Some(&self.paths.page_fault),
+            Some(&self.paths.page_copy),
+            Some(&self.paths.cold_fault_factor),
             Some(&family.idle_exit),
         ]
         .into_iter()
@@ -371,7 +383,7 @@ impl Costs {
     /// nothing. A number names a row in full or a group of rows that its name begins with.
     #[must_use]
     pub fn were_set_from(&self, row: &str) -> bool {
-        let hops = self.family.same_package.rows.iter();
+        let hops = self.family.same_package.rows.iter().chain(&self.family.policies.rows);
         self.sourced().flat_map(|cost| &cost.rows).chain(hops).any(|used| row.starts_with(used.as_str()))
     }
 

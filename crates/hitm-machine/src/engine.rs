@@ -71,6 +71,8 @@ struct PathCosts {
     idle_exit: u64,
     timer_slack: u64,
     page_fault: u64,
+    page_copy: u64,
+    cold_fault_factor: f64,
 }
 
 impl PathCosts {
@@ -87,6 +89,8 @@ impl PathCosts {
             idle_exit: picos(costs.family.idle_exit.value),
             timer_slack: picos(costs.paths.timer_slack.value),
             page_fault: picos(costs.paths.page_fault.value),
+            page_copy: picos(costs.paths.page_copy.value),
+            cold_fault_factor: costs.paths.cold_fault_factor.value,
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{
-    AtomicWord, Interrupts, LINE, Memory, Mode, Operation, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time,
-    Word,
+    AtomicWord, Interrupts, LINE, Mapping, Memory, Mode, Operation, PathCost, Placement, PlainWord, Platform, Rmw,
+    Span, Time, Word,
 };
 use hitm_topology::CpuId;
 
@@ -362,9 +362,9 @@ impl Platform for Simulated {
         at_its_turn(Engine::measure_until_now);
     }
 
-    fn first_touch<T>(range: &[T]) {
+    fn first_touch<T>(range: &[T], mapping: Mapping) {
         let start = range.as_ptr().addr();
-        on_cpu(|world, _| world.first_touch(start, start + size_of_val(range)));
+        on_cpu(|world, _| world.first_touch(start, start + size_of_val(range), mapping));
     }
 
     fn runs(task: Option<(u32, Option<&str>)>) {

@@ -7,7 +7,7 @@ use std::ptr::{NonNull, null};
 use std::sync::atomic::Ordering;
 
 use corosensei::Yielder;
-use hitm_memory::{PathCost, Span, Time};
+use hitm_memory::{Mapping, PathCost, Span, Time};
 
 use crate::cpu::Waits;
 use crate::engine::{Engine, Issue, Step, Touch};
@@ -245,10 +245,10 @@ impl World {
 
     /// The memory in `start..end` is touched for the first time, by the current CPU. A fault
     /// serialises.
-    pub(crate) fn first_touch(&self, start: usize, end: usize) {
+    pub(crate) fn first_touch(&self, start: usize, end: usize, mapping: Mapping) {
         self.serialize();
         self.settle();
-        self.engine.borrow_mut().first_touch(start, end);
+        self.engine.borrow_mut().first_touch(start, end, mapping);
     }
 
     /// Waits until the line of a word is written that was looked at.

@@ -39,7 +39,7 @@ pub use native::{EventSource, Native, NativePlain, NativeWorkers};
 pub use per_cpu::PerCpu;
 pub use placed::{Placed, PlacedSlice};
 pub use plain::PlainWord;
-pub use platform::{Interrupts, Mode, PathCost, Platform};
+pub use platform::{Interrupts, Mapping, Mode, PathCost, Platform};
 pub use queued_lock::{QueueNode, QueuedGuard, QueuedLock};
 pub use record::{Entry, Member, Record, RecordArray, RecordField, RecordLayout};
 pub use scoped_bitmap::{BitmapRow, CpuMask, Encoding, ScopedBitmaps};

@@ -87,13 +87,27 @@ pub enum PathCost {
     InterruptEntry,
     /// Leaving the idle state when work arrives.
     IdleExit,
-    /// Giving memory to a page that is touched for the first time: see [`Platform::first_touch`].
+    /// Giving memory to a page of [`Mapping::Anonymous`] that is touched for the first time: see
+    /// [`Platform::first_touch`].
     PageFault,
+    /// The same of [`Mapping::PrivateFile`].
+    PageCopy,
+}
+
+/// What a page is that is touched for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// Memory of no file: the page is cleared.
+    Anonymous,
+    /// A private mapping of a file that is in memory. The page is loaded from and then stored to:
+    /// the first fault maps the file's page, the second one copies it.
+    PrivateFile,
 }
 
 impl PathCost {
     /// Every stretch.
-    pub const ALL: [Self; 5] = [Self::SystemCall, Self::Switch, Self::InterruptEntry, Self::IdleExit, Self::PageFault];
+    pub const ALL: [Self; 6] =
+        [Self::SystemCall, Self::Switch, Self::InterruptEntry, Self::IdleExit, Self::PageFault, Self::PageCopy];
 }
 
 /// A machine: memory, and the CPUs around it. All functions speak of the CPU that calls them.
@@ -157,13 +171,13 @@ pub trait Platform: Memory {
     /// Books `path`. No effect natively.
     fn charge(path: PathCost);
 
-    /// Says that the CPU touches `range` now, and that no CPU has before: [`PathCost::PageFault`]
-    /// is booked for each page that so many bytes fill, and from now on the memory is that of the
+    /// Says that the CPU touches `range` of a mapping now, and that no CPU has before: a fault is
+    /// booked for each page that so many bytes fill, and from now on the memory is that of the
     /// CPU's package, as the kernel places memory where it is first touched. What is in it stays.
     ///
     /// No effect natively: there the kernel does it at the first access.
-    fn first_touch<T>(range: &[T]) {
-        _ = range;
+    fn first_touch<T>(range: &[T], mapping: Mapping) {
+        _ = (range, mapping);
     }
 
     /// Says that the CPU runs this task from now on, or none: its number, and what kind it is. A

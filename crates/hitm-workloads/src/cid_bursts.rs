@@ -17,14 +17,14 @@
 //!
 //! **What is left out.** At the end, the original's threads wait for each other actively; here they
 //! end. No burst happens after the first thread gets there. librseq's memory is a private copy of a
-//! block of initial values: its pages are read-faulted and then copied. Here a page is allocated
-//! once.
+//! block of initial values: its pages are read-faulted and then copied. Both faults are charged at
+//! once, before the burst's first access ([`Mapping::PrivateFile`]).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm::{CpuSet, Handle, Priority, SpawnOptions, Tenant};
-use hitm_memory::{AtomicWord, Field, Placed, PlacedSlice, PlainWord, Platform, Span, described};
+use hitm_memory::{AtomicWord, Field, Mapping, Placed, PlacedSlice, PlainWord, Platform, Span, described};
 use hitm_topology::CpuId;
 
 use crate::bursts::Bursts;
@@ -153,7 +153,7 @@ impl<P: Platform> Areas<P> {
             !std::mem::replace(&mut *touched, true)
         };
         if is_first {
-            P::first_touch(area);
+            P::first_touch(area, Mapping::PrivateFile);
         }
         for byte in area.iter().step_by(stride) {
             byte.set(byte.get().wrapping_add(1));

@@ -37,6 +37,8 @@ macro_rules! named_costs {
             ("idle_notice_ns", named_costs!(@ $mode $paths.idle_notice)),
             ("timer_slack_ns", named_costs!(@ $mode $paths.timer_slack)),
             ("page_fault_ns", named_costs!(@ $mode $paths.page_fault)),
+            ("page_copy_ns", named_costs!(@ $mode $paths.page_copy)),
+            ("cold_fault_factor", named_costs!(@ $mode $paths.cold_fault_factor)),
         ];
         let optional = [
             ("same_package_remote_home_ns", named_costs!(@ $mode $family.same_package_remote_home).into()),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Costs, Family};
+use super::Costs;
 use crate::coherence::Arbitration;
 
 /// The range of a parameter.
@@ -35,16 +35,6 @@ struct Rule {
     source: String,
 }
 
-/// Which policies the measurements of a family allow.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct Policies {
-    /// Their names.
-    likely: Vec<String>,
-    /// The measurements.
-    pub source: String,
-}
-
 /// A machine of the model's doubt: for each parameter, and for the policy, a place between 0 and 1
 /// in its range. The same draw can be made of machines of different families.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +46,7 @@ pub struct Draw {
 impl Draw {
     /// What is drawn: the policy, the parameters of all families, and whether the seed is another:
     /// what that changes is chance.
-    pub const NAMES: [&'static str; 34] = [
+    pub const NAMES: [&'static str; 36] = [
         ARBITRATION,
         "load_hit_ns",
         "rmw_hit_ns",
@@ -91,6 +81,8 @@ impl Draw {
         "timer_slack_ns",
         "page_fault_ns",
         SEED,
+        "page_copy_ns",
+        "cold_fault_factor",
     ];
 
     /// Returns whether the machine runs with another seed.
@@ -202,25 +194,6 @@ impl Costs {
     }
 }
 
-impl Family {
-    /// Returns the policies that the measurements of this family allow, the likeliest first.
-    ///
-    /// # Panics
-    /// When the table names another policy; a test reads them all.
-    #[must_use]
-    pub fn likely_policies(&self) -> Vec<Arbitration> {
-        let named = |name: &String| match name.as_str() {
-            "local-first" => Arbitration::LocalFirst,
-            "fifo" => Arbitration::Fifo,
-            name => {
-                let bound = name.strip_prefix("local-first:").and_then(|bound| bound.parse().ok());
-                Arbitration::Bounded(bound.unwrap_or_else(|| panic!("`{name}` is no policy")))
-            }
-        };
-        self.policies.likely.iter().map(named).collect()
-    }
-}
-
 /// Returns the policy of `draw` among several.
 ///
 /// # Panics
@@ -234,7 +207,7 @@ pub fn policy(draw: &Draw, among: &[Arbitration]) -> Arbitration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::costs::{CostSet, families};
+    use crate::costs::CostSet;
 
     fn costs(machine: &str) -> Costs {
         Costs::of(&hitm_topology::parse(machine).expect("a machine"), CostSet::Linux)
@@ -273,16 +246,6 @@ mod tests {
                 }
             }
             assert_eq!(costs.at(&Draw::default(), &[]), costs, "nothing is drawn");
-        }
-    }
-
-    #[test]
-    fn a_family_has_policies_with_their_evidence_and_a_draw_takes_each() {
-        for family in families() {
-            let likely = family.likely_policies();
-            assert!(!likely.is_empty() && family.policies.source.len() > 10, "{}", family.name);
-            let at = |place: f64| policy(&Draw { places: vec![place] }, &likely);
-            assert_eq!((at(0.0), at(1.0)), (likely[0], likely[likely.len() - 1]), "{}", family.name);
         }
     }
 

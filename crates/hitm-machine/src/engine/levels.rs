@@ -1,7 +1,7 @@
 //! Where caches have sizes: which level serves an access, who idles, and which package a page
 //! belongs to.
 
-use hitm_memory::{LINE, PathCost};
+use hitm_memory::{LINE, Mapping, PathCost};
 
 use super::Engine;
 use crate::coherence::{Distance, Grant, Kind, Level};
@@ -70,10 +70,17 @@ impl Engine {
     }
 
     /// The memory in `start..end` is touched for the first time, by the current CPU, which acts
-    /// before everybody else: a page fault for each page of it.
-    pub(crate) fn first_touch(&mut self, start: usize, end: usize) {
+    /// before everybody else: a page fault for each page of it. Out of deep idle the kernel's own
+    /// lines and the translations of addresses are cold.
+    pub(crate) fn first_touch(&mut self, start: usize, end: usize, mapping: Mapping) {
+        let path = match mapping {
+            Mapping::Anonymous => PathCost::PageFault,
+            Mapping::PrivateFile => PathCost::PageCopy,
+        };
+        let is_cold = self.directory.is_cold(self.current, self.clock());
+        let factor = if is_cold { self.paths.cold_fault_factor } else { 1.0 };
         for _ in 0..(end - start).div_ceil(PAGE) {
-            self.charge(PathCost::PageFault);
+            self.charge_times(path, factor);
         }
         let (number, now) = (self.current, self.clock());
         let latencies = self.directory.latencies();

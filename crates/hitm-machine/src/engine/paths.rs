@@ -30,13 +30,20 @@ pub(super) struct Behind {
 impl Engine {
     /// Books a path of the kernel.
     pub(crate) fn charge(&mut self, path: PathCost) {
+        self.charge_times(path, 1.0);
+    }
+
+    /// Books a path of the kernel that takes `factor` times as long as usual.
+    pub(super) fn charge_times(&mut self, path: PathCost, factor: f64) {
         let (cost, part) = match path {
             PathCost::SystemCall => (self.in_shared_core(self.paths.system_call), Part::SystemCalls),
             PathCost::Switch => (self.in_shared_core(self.paths.switch), Part::Switches),
             PathCost::InterruptEntry => (self.paths.interrupt_entry, Part::Interrupts),
             PathCost::IdleExit => (self.paths.idle_exit, Part::IdleExits),
             PathCost::PageFault => (self.paths.page_fault, Part::SystemCalls),
+            PathCost::PageCopy => (self.paths.page_copy, Part::SystemCalls),
         };
+        let cost = if factor == 1.0 { cost } else { Span::from_picos(cost).scale(factor).as_picos() };
         self.spend(cost, part);
         self.may_be_preempted(Preempted::OnPath, part);
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use hitm_machine::{CacheSize, Capacity, Config, CostSet, Costs, Levels, Machine, Simulated};
-use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice, Platform, Span, Time};
+use hitm_memory::{AtomicWord, Field, Mapping, Memory, PlacedSlice, Platform, Span, Time};
 use hitm_topology::{CpuId, Topology};
 
 /// A word a line.
@@ -293,7 +293,7 @@ fn a_page_belongs_to_who_touches_it_first() {
     // there touches their page.
     let far: [Step; 2] = [(4, BEGIN, |lines| apart(lines, 0..2, add)), (6, 5_000, |lines| add(lines, 0))];
     let near: [Step; 3] = [
-        (4, BEGIN, |lines| Simulated::first_touch(lines)),
+        (4, BEGIN, |lines| Simulated::first_touch(lines, Mapping::Anonymous)),
         // The kernel has just written the page.
         (4, 5_000, |lines| apart(lines, 62..64, add)),
         (6, 7_000, |lines| add(lines, 63)),

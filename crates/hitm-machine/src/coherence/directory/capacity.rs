@@ -120,7 +120,7 @@ impl Directory {
         let core = self.latencies.core_of(cpu);
         self.settle_core(core, now);
         if let Some(caches) = &mut self.caches {
-            caches.wakes(core);
+            caches.wakes(core, now);
         }
     }
 
@@ -144,6 +144,11 @@ impl Directory {
             contended.queue.move_to(if self.arbitration.has_domains() { domain } else { 0 });
         }
         self.fill(core, line);
+    }
+
+    /// Whether the core of `cpu` was flushed shortly before `now`; never where caches have no sizes.
+    pub(crate) fn is_cold(&self, cpu: u32, now: u64) -> bool {
+        self.caches.as_ref().is_some_and(|caches| caches.is_cold(self.latencies.core_of(cpu), now))
     }
 
     /// How often lines changed places.
