@@ -90,9 +90,11 @@ pub(crate) struct MachineArgs {
     /// two between, and 480.
     #[arg(long, value_name = "N", global = true, value_delimiter = ',', value_parser = cpu_counts, allow_hyphen_values = true)]
     cpus: Vec<CpuCounts>,
-    /// Which CPU a contended line serves next: local-first (the CPUs of the same LLC domain first;
-    /// machines of 2017 and later), local-first:K (at most K of them in a row), or fifo (in order
-    /// of arrival; machines of 2010). Several are separated by commas [default: local-first].
+    /// Which CPU a contended line serves next: local-first, local-first:K or fifo; several are
+    /// separated by commas [default: the machine's, for most local-first].
+    ///
+    /// local-first serves the CPUs of the same LLC domain first, with K at most K of them in a row;
+    /// fifo serves in order of arrival. docs/model.md says which machine has which, and why.
     #[arg(long, value_name = "POLICY", value_delimiter = ',', global = true, value_parser = arbitration)]
     arbitration: Vec<Arbitration>,
     /// Give a parameter of the model another value, as in `follow_up_hits=0`; may be given several
@@ -102,6 +104,28 @@ pub(crate) struct MachineArgs {
     /// Random seed of the machine's jitter and of the workload.
     #[arg(long, value_name = "N", default_value_t = 1, global = true, allow_negative_numbers = true)]
     pub(crate) seed: u64,
+}
+
+/// The policies that were asked for; none for each machine's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Arbitrations(Vec<Arbitration>);
+
+impl Arbitrations {
+    /// Returns the policies under which a machine of these costs runs.
+    pub(crate) fn of(&self, costs: &Costs) -> Vec<Arbitration> {
+        if self.0.is_empty() { vec![costs.arbitration()] } else { self.0.clone() }
+    }
+
+    /// Returns the policies that a machine of these costs may have: those that were asked for, else
+    /// those that the measurements of its family allow.
+    pub(crate) fn or_likely(&self, costs: &Costs) -> Vec<Arbitration> {
+        if self.0.is_empty() { costs.family.likely_policies() } else { self.0.clone() }
+    }
+
+    /// Returns under how many policies each machine runs.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len().max(1)
+    }
 }
 
 /// The default machine of a simulated run.
@@ -200,10 +224,7 @@ impl MachineArgs {
     ///
     /// # Errors
     /// When one is given twice.
-    pub(crate) fn arbitrations(&self) -> Result<Vec<Arbitration>, Failure> {
-        if self.arbitration.is_empty() {
-            return Ok(vec![Arbitration::LocalFirst]);
-        }
+    pub(crate) fn arbitrations(&self) -> Result<Arbitrations, Failure> {
         let mut policies: Vec<Arbitration> = Vec::new();
         for &policy in &self.arbitration {
             if policies.contains(&policy) {
@@ -211,7 +232,7 @@ impl MachineArgs {
             }
             policies.push(policy);
         }
-        Ok(policies)
+        Ok(Arbitrations(policies))
     }
 
     /// Returns the parameters of `--model`.

@@ -105,6 +105,8 @@ pub enum Program {
         time: Span,
         /// Work after each section.
         pause: Span,
+        /// Whether the length of this work is drawn.
+        is_drawn: bool,
     },
     /// See [`WriterReaders`]: the first CPU writes.
     WriterReaders {
@@ -137,7 +139,7 @@ impl Program {
     #[must_use]
     pub fn make<P: Platform>(&self, topology: &Topology, cpus: &[CpuId]) -> Box<dyn Probe<P>> {
         let participants = cpus.len();
-        let budget = |time, pause| Budget { participants, time, pause };
+        let budget = |time, pause| Budget { participants, time, pause, is_drawn: false };
         match *self {
             Self::PingPong { rounds, home, waiting } => Box::new(PingPong::<P>::new(rounds, home).waiting(waiting)),
             Self::Counter { scope, operation, time, pause } => {
@@ -158,8 +160,9 @@ impl Program {
             Self::Refcount { scope, by, elements, time, pause } => {
                 Box::new(Refcount::<P>::new(topology, scope, by, elements, budget(time, pause)))
             }
-            Self::Lock { kind, turn, time, pause } => {
-                Box::new(Locks::<P>::new(topology, kind, cpus, turn, budget(time, pause)))
+            Self::Lock { kind, turn, time, pause, is_drawn } => {
+                let budget = Budget { is_drawn, ..budget(time, pause) };
+                Box::new(Locks::<P>::new(topology, kind, cpus, turn, budget))
             }
             Self::WriterReaders { rounds, gap } => Box::new(WriterReaders::<P>::new(participants, rounds, gap)),
             Self::Transfer { state, operation, rounds, home } => {

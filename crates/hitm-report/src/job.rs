@@ -41,8 +41,8 @@ pub struct Job {
     /// The number of CPUs; 0 for all of the machine.
     #[serde(default)]
     pub cpus: usize,
-    /// The arbitration policy.
-    #[serde(default = "Job::usual_arbitration")]
+    /// The arbitration policy; empty for the machine's own.
+    #[serde(default)]
     pub arbitration: String,
     /// The mitigation, or several joined by `+`.
     #[serde(default = "Job::usual_mitigation")]
@@ -83,10 +83,6 @@ pub struct Done {
 impl Job {
     fn usual_machine() -> String {
         "gnr-2x120".to_owned()
-    }
-
-    fn usual_arbitration() -> String {
-        "local-first".to_owned()
     }
 
     fn usual_mitigation() -> String {

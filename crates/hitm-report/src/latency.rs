@@ -149,12 +149,12 @@ mod tests {
         let samples = [Span::from_nanos(2_000), Span::from_nanos(4_000)];
         let latency = Latency::of(&samples, &STRESS_NG).expect("samples");
         expect_test::expect![[r#"
-            wakeup delays of instance 0, in nanoseconds
+            wakeup delays of all instances, in nanoseconds
             mitigation  samples  mean  mode   min   max  std dev  25 %  50 %  75 %  90 %  95.4 %  99 %  99.5 %  99.9 %  99.99 %
             ----------  -------  ----  ----  ----  ----  -------  ----  ----  ----  ----  ------  ----  ------  ------  -------
             baseline          2  3000  2000  2000  4000     1414  2000  2000  4000  4000    4000  4000    4000    4000     4000
         "#]]
-        .assert_eq(&render("wakeup delays of instance 0", Unit::Nanoseconds, &[("baseline", &latency)], 120));
+        .assert_eq(&render("wakeup delays of all instances", Unit::Nanoseconds, &[("baseline", &latency)], 120));
         let latency = Latency::of(&samples, &SCHBENCH).expect("samples");
         expect_test::expect![[r#"
             how late they ran, in microseconds

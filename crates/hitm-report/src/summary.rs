@@ -50,7 +50,7 @@ pub fn render(file: &ResultFile, width: usize) -> String {
             group.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
         if !late.is_empty() {
             text.push('\n');
-            text.push_str(&latency::render("wakeup delays of instance 0", latency::Unit::Nanoseconds, &late, width));
+            text.push_str(&latency::render("wakeup delays of all instances", latency::Unit::Nanoseconds, &late, width));
         }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));

@@ -17,8 +17,8 @@
 //! thousands of them start quickly. stress-ng starts them one after the other, long before the
 //! measured time.
 //!
-//! **Metric.** Operations of all instances per second of real time. The wakeup latency of instance
-//! 0 is recorded too.
+//! **Metric.** Operations of all instances per second of real time. The wakeup latencies of all
+//! instances are recorded too; stress-ng prints those of its first instance.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -140,8 +140,8 @@ described! {
 #[derive(Debug)]
 struct Tally {
     operations: Meter,
-    /// The wakeup latencies of instance 0.
-    latencies: Mutex<Vec<Span>>,
+    /// The wakeup latencies of each instance.
+    latencies: Vec<Mutex<Vec<Span>>>,
 }
 
 /// State that the instances of a run share.
@@ -171,7 +171,8 @@ impl Cyclic {
         config.window.open(runtime, Priority::fifo(config.priority));
         let topology = runtime.topology();
         let instances = config.instances_on(topology);
-        let tally = Arc::new(Tally { operations: Meter::new(config.window), latencies: Mutex::default() });
+        let latencies = (0..instances).map(|_| Mutex::default()).collect();
+        let tally = Arc::new(Tally { operations: Meter::new(config.window), latencies });
         let crew = Crew {
             config,
             places: places(topology, &config),
@@ -189,11 +190,12 @@ impl Cyclic {
         self.tally.operations.rates()
     }
 
-    /// Returns the wakeup latencies of instance 0 in the window, in order of time; at most the
-    /// first [`SAMPLES`].
+    /// Returns the wakeup latencies in the window, by instance and in order of time; at most the
+    /// first [`SAMPLES`] of each.
     #[must_use]
     pub fn latencies(&self) -> Vec<Span> {
-        self.tally.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let of_one = |own: &Mutex<Vec<Span>>| own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.tally.latencies.iter().flat_map(of_one).collect()
     }
 
     /// Returns the number of instances.
@@ -271,8 +273,8 @@ async fn run<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, instance: usize) 
         let asleep = runtime.now();
         runtime.sleep(sleep).await;
         let awake = runtime.now();
-        if instance == 0 && (window.start()..window.end()).contains(&awake) {
-            let mut latencies = crew.tally.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        if (window.start()..window.end()).contains(&awake) {
+            let mut latencies = crew.tally.latencies[instance].lock().unwrap_or_else(PoisonError::into_inner);
             if latencies.len() < SAMPLES {
                 latencies.push(awake.since(asleep).saturating_sub(sleep));
             }

@@ -286,7 +286,7 @@ impl Exec {
             for (whole, topology) in
                 machines.iter().flat_map(|(whole, parts)| parts.iter().map(move |part| (whole, part)))
             {
-                for &arbitration in &arbitrations {
+                for arbitration in arbitrations.of(&self.machine.costs(whole)?) {
                     cases.extend(mitigations.iter().map(|mitigation| Case {
                         words: self.words(number),
                         number,

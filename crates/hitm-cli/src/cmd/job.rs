@@ -233,7 +233,9 @@ fn line_of(job: &Job) -> Vec<String> {
     if job.cpus > 0 {
         add("--cpus", job.cpus.to_string());
     }
-    add("--arbitration", job.arbitration.clone());
+    if !job.arbitration.is_empty() {
+        add("--arbitration", job.arbitration.clone());
+    }
     add("--mitigation", job.mitigation.clone());
     add("--coherence", job.coherence.clone());
     job.model.iter().for_each(|(name, value)| add("--model", format!("{name}={value}")));

@@ -15,7 +15,7 @@ use hitm_report::statistics::mean_of_batches;
 use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::loopback::trace::COUNTED_BYTES;
-use hitm_workloads::loopback::{self, Config, Test};
+use hitm_workloads::loopback::{self, Config, Placement, Test};
 use hitm_workloads::meter::Window;
 use hitm_workloads::nested;
 
@@ -63,6 +63,7 @@ impl Target {
 #[derive(Debug)]
 pub(crate) struct Pairs {
     pub(crate) loads: Vec<Load>,
+    pub(crate) placement: Placement,
     pub(crate) session: SessionArgs,
     /// The work per operation, if the option is given.
     pub(crate) work: Option<Span>,
@@ -73,7 +74,8 @@ pub(crate) struct Pairs {
 impl Pairs {
     fn config(&self, (test, pairs): Load, work: Span, topology: &Topology, setting: &Setting) -> Config {
         let window = setting.window_of(2 * pairs, topology, USUAL_WINDOW);
-        Config { test, pairs, depth: self.session.depth(), work, seed: setting.seed, window }
+        let (placement, depth) = (self.placement, self.session.depth());
+        Config { test, placement, pairs, depth, work, seed: setting.seed, window }
     }
 
     fn with(&self, work: Span, topology: &Topology, setting: &Setting) -> Vec<Arc<dyn Workload>> {
@@ -96,8 +98,12 @@ impl Pairs {
 
     /// Returns the target's load with some work.
     fn of_target(&self, work: Span, topology: &Topology, setting: &Setting) -> Arc<dyn Workload> {
-        // The figure was measured without a group.
-        Arc::new(Config { depth: 0, ..self.config(self.target.load, work, topology, setting) })
+        // The figure was measured without a group, and its tasks ran anywhere.
+        Arc::new(Config {
+            depth: 0,
+            placement: Placement::Free,
+            ..self.config(self.target.load, work, topology, setting)
+        })
     }
 }
 
@@ -187,7 +193,12 @@ impl Workload for Config {
             Test::RequestReply => "rr, ".to_owned(),
             Test::Stream(bytes) => format!("udp-stream, {bytes} bytes, "),
         };
-        format!("{test}{}{}", counted(self.pairs, "client"), nested::in_words(self.depth, 0))
+        let place = match self.placement {
+            Placement::Free => "",
+            Placement::SamePackage => ", all in one package",
+            Placement::OtherPackage => ", servers in another package",
+        };
+        format!("{test}{}{place}{}", counted(self.pairs, "client"), nested::in_words(self.depth, 0))
     }
 
     fn options(&self) -> String {
@@ -196,7 +207,10 @@ impl Workload for Config {
             Test::RequestReply => " --test rr".to_owned(),
             Test::Stream(bytes) => format!(" --test udp-stream --size {bytes}"),
         };
-        let depth = options(&[("depth", unusual(self.depth, 0, |own| own.to_string()))]);
+        let depth = options(&[
+            ("depth", unusual(self.depth, 0, |own| own.to_string())),
+            ("placement", unusual(self.placement, Placement::Free, |own| own.name().to_owned())),
+        ]);
         format!("{test} --clients {}{depth} --work {}", self.pairs, nanos(self.work))
     }
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use hitm_memory::Span;
 use hitm_sched::{IDLE_SEARCHES, Mitigation};
 use hitm_topology::Topology;
-use hitm_workloads::loopback::Test;
+use hitm_workloads::loopback::{Placement, Test};
 
 use super::loopback::{Pairs, Target};
 use super::{Fitting, Program, SessionArgs, Setting, Workload};
@@ -38,6 +38,9 @@ pub(crate) struct Netperf {
     /// Numbers of clients, each with its own server, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1], value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     clients: Vec<u32>,
+    /// CPUs on which the client and the server of a pair may run.
+    #[arg(long, value_enum, default_value = "free", hide_short_help = true)]
+    placement: PlacementArg,
     /// CPU time per datagram of its sender, or per transaction of both ends, without calls, wakeups
     /// and copies [default: fitted to datagrams of 64 bytes when simulated, 2us natively].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
@@ -54,6 +57,26 @@ enum TestArg {
     Rr,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PlacementArg {
+    /// Any.
+    Free,
+    /// Those of the first package.
+    SamePackage,
+    /// The client on those of the first package, the server on those of the last.
+    OtherPackage,
+}
+
+impl From<PlacementArg> for Placement {
+    fn from(arg: PlacementArg) -> Self {
+        match arg {
+            PlacementArg::Free => Self::Free,
+            PlacementArg::SamePackage => Self::SamePackage,
+            PlacementArg::OtherPackage => Self::OtherPackage,
+        }
+    }
+}
+
 /// The datagram sizes of Mel Gorman, "[PATCH 4/4] sched/fair: Avoid revisiting CPUs multiple times
 /// during select_idle_sibling", LKML, 2020-12-07.
 const SIZES: [u32; 9] = [64, 128, 256, 1_024, 2_048, 3_312, 4_096, 8_192, 16_384];
@@ -66,7 +89,8 @@ impl Netperf {
     fn pairs(&self) -> Pairs {
         let of_test = |test: Test| self.clients.iter().map(move |&clients| (test, clients as usize));
         let loads = self.tests().into_iter().flat_map(of_test).collect();
-        Pairs { loads, session: self.session, work: self.work, target: TARGET }
+        let placement = self.placement.into();
+        Pairs { loads, placement, session: self.session, work: self.work, target: TARGET }
     }
 
     fn tests(&self) -> Vec<Test> {

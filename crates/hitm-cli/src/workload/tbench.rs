@@ -6,7 +6,7 @@ use clap::Args;
 use hitm_memory::Span;
 use hitm_sched::{IDLE_SEARCHES, Mitigation};
 use hitm_topology::Topology;
-use hitm_workloads::loopback::Test;
+use hitm_workloads::loopback::{Placement, Test};
 
 use super::loopback::{Pairs, Target};
 use super::{Fitting, Program, SessionArgs, Setting, Workload};
@@ -45,7 +45,7 @@ pub(super) const TARGET: Target = Target { machine: "clx-2x20", mitigation: "idl
 impl Tbench {
     fn pairs(&self) -> Pairs {
         let loads = self.clients.iter().map(|&clients| (Test::Tbench, clients as usize)).collect();
-        Pairs { loads, session: self.session, work: self.work, target: TARGET }
+        Pairs { loads, placement: Placement::Free, session: self.session, work: self.work, target: TARGET }
     }
 }
 

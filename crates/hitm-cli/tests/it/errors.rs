@@ -134,7 +134,7 @@ fn flags_and_values() {
     check(
         "run ffmpeg --model queue=1",
         expect![[r#"
-            hitm: --model `queue=1` on `gnr-2x120`: `queue` is no parameter of this machine's model: take one of clock_ghz, follow_up_hits, idle_exit_ns, idle_notice_ns, interrupt_delivery_ns, interrupt_delivery_other_package_ns, interrupt_entry_ns, interrupt_send_ns, invalidation_each_ns, llc_read_ns, load_hit_ns, load_window, memory_local_ns, memory_remote_ns, other_package_ns, overlapped_misses, page_fault_ns, queued_factor, refill_each_ns, rmw_hit_ns, same_core_ns, same_llc_ns, same_package_ns_hop_1, same_package_ns_hop_2, shared_core_factor, store_buffer, switch_ns, system_call_ns, timer_slack_ns, transfer_spread, upgrade_other_package_factor
+            hitm: --model `queue=1` on `gnr-2x120`: `queue` is no parameter of this machine's model: take one of clock_ghz, cold_fault_factor, follow_up_hits, idle_exit_ns, idle_notice_ns, interrupt_delivery_ns, interrupt_delivery_other_package_ns, interrupt_entry_ns, interrupt_send_ns, invalidation_each_ns, llc_read_ns, load_hit_ns, load_window, memory_local_ns, memory_remote_ns, other_package_ns, overlapped_misses, page_copy_ns, page_fault_ns, queued_factor, refill_each_ns, rmw_hit_ns, same_core_ns, same_llc_ns, same_package_ns_hop_1, same_package_ns_hop_2, shared_core_factor, store_buffer, switch_ns, system_call_ns, timer_slack_ns, transfer_spread, upgrade_other_package_factor
         "#]],
     );
     check(

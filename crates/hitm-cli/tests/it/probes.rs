@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use crate::command::check_refused;
+use crate::command::{check_refused, run, words};
 
 #[test]
 fn probes_that_cannot_be() {
@@ -82,6 +82,29 @@ fn probes_that_cannot_be() {
         "run probe mask --json nowhere/mask.json --machine core:2",
         expect![[r#"
             hitm: --json `nowhere/mask.json`: No such file or directory (os error 2); name a file in a folder that can be written
+        "#]],
+    );
+}
+
+/// A ratio is that of two variants on one machine, and each machine has one that is the fastest.
+#[test]
+fn drawn_machines_give_intervals() {
+    let line = "run probe counter --machine 'pack:2 l3:1 core:2 pu:2' --scope machine,cpu --duration 5us";
+    let ended = run(words(&format!("{line} --uncertainty 4")));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    assert!(ended.stdout.contains("simulated on 4 machines like pack:2 l3:1 core:2 pu:2 (8 CPUs)"), "{}", ended.stdout);
+    let row = |start: &str| -> Vec<f64> {
+        let row = ended.stdout.lines().rfind(|line| line.starts_with(start)).expect("a row");
+        row.split_whitespace().skip(1).map(|cell| cell.parse().expect("a number")).collect()
+    };
+    let (whole, split) = (row("machine "), row("cpu "));
+    assert_eq!((whole[3..].to_vec(), split[6]), (vec![1.0, 1.0, 1.0, 0.0], 100.0), "{}", ended.stdout);
+    assert!(whole[0] <= whole[1] && whole[1] <= whole[2] && whole[0] < whole[2], "{whole:?}");
+    assert!(split[5] < 0.5, "eight CPUs on one word: {split:?}");
+    check_refused(
+        "run probe counter --host native --uncertainty 4",
+        expect![[r#"
+            hitm: --uncertainty: a native run has no use for it; leave it out, or leave out --host native
         "#]],
     );
 }

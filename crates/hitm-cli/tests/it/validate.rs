@@ -52,7 +52,7 @@ fn the_recorded_score_is_reached_and_the_readme_says_so() {
 fn the_recorded_score_of_what_is_run_by_name_is_reached() {
     let folder = folder();
     let path = folder.path().join("score.toml");
-    let ended = run(["validate", "scaling", "--record", path.to_str().expect("plain text")]);
+    let ended = run(["validate", "HITMs", "scaling", "--record", path.to_str().expect("plain text")]);
     expect_file!["../../../hitm-lab/score-by-name.toml"].assert_eq(&fs::read_to_string(&path).expect("written"));
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
     // What was known before confirms nothing, and the six loops have all of their points.
@@ -188,7 +188,7 @@ fn refusals_are_one_line() {
     check_refused(
         "validate --model follow_ups=1",
         expect![[r#"
-            hitm: --model `follow_ups=1`: `follow_ups` is no parameter of this machine's model: take one of clock_ghz, follow_up_hits, idle_exit_ns, idle_notice_ns, interrupt_delivery_ns, interrupt_delivery_other_package_ns, interrupt_entry_ns, interrupt_send_ns, invalidation_each_ns, llc_read_ns, load_hit_ns, load_window, memory_local_ns, memory_remote_ns, other_package_ns, overlapped_misses, page_fault_ns, queued_factor, refill_each_ns, rmw_hit_ns, same_core_ns, same_llc_ns, same_package_ns_hop_1, same_package_ns_hop_2, shared_core_factor, store_buffer, switch_ns, system_call_ns, timer_slack_ns, transfer_spread, upgrade_other_package_factor
+            hitm: --model `follow_ups=1`: `follow_ups` is no parameter of this machine's model: take one of clock_ghz, cold_fault_factor, follow_up_hits, idle_exit_ns, idle_notice_ns, interrupt_delivery_ns, interrupt_delivery_other_package_ns, interrupt_entry_ns, interrupt_send_ns, invalidation_each_ns, llc_read_ns, load_hit_ns, load_window, memory_local_ns, memory_remote_ns, other_package_ns, overlapped_misses, page_copy_ns, page_fault_ns, queued_factor, refill_each_ns, rmw_hit_ns, same_core_ns, same_llc_ns, same_package_ns_hop_1, same_package_ns_hop_2, shared_core_factor, store_buffer, switch_ns, system_call_ns, timer_slack_ns, transfer_spread, upgrade_other_package_factor
         "#]],
     );
 }

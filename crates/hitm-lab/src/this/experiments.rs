@@ -230,7 +230,7 @@ fn words(everybody: &[CpuId], time: Span) -> Programs {
 }
 
 fn locks(time: Span) -> Programs {
-    let lock = |kind| Program::Lock { kind, turn: Span::ZERO, time, pause: Span::ZERO };
+    let lock = |kind| Program::Lock { kind, turn: Span::ZERO, time, pause: Span::ZERO, is_drawn: false };
     let name = |kind| match kind {
         LockKind::TestAndSet => "lock, test and set",
         LockKind::TestAndTestAndSet => "lock, test first",

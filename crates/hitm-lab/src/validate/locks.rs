@@ -31,7 +31,8 @@ pub(super) fn rates(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
         let cpus: Vec<CpuId> = (0..count as u32).map(CpuId).collect();
         let mut rates = Vec::new();
         for ((name, kind), published) in KINDS.into_iter().zip(published) {
-            let program = Program::Lock { kind, time: TIME, pause: bench.pause(&setting, count), turn };
+            let program =
+                Program::Lock { kind, time: TIME, pause: bench.pause(&setting, count), is_drawn: false, turn };
             let given = bench.give(&setting, &cpus, &program)?;
             let rate = count as f64 * 1e3 / mean_nanos(&given.measured);
             let row = format!("SOSP13 Xeon {name} lock, {count} threads");

@@ -1,7 +1,7 @@
 //! What the model lacks where a prediction fails, and which independent source would settle it.
 
 /// Prefixes of findings' names, and why these findings fail.
-const LACKS: [(&str, &str); 12] = [
+const LACKS: [(&str, &str); 11] = [
     (
         "load then CAS other half",
         "a line that two halves of an 8-socket machine share is invalidated at twice a hand-off, as between neighbours; what its node controllers do is not published: a store to a shared line across the halves, timed alone, would settle it",
@@ -28,10 +28,6 @@ const LACKS: [(&str, &str); 12] = [
         "stores to a line that is under way merge without end and cost what a hit costs: four CPUs take no longer than one, by 2 % more than the factor of two that is asked. How many stores to one line wait at a time, by the counters of one Skylake, would settle it",
     ),
     ("plain increments", "under fifo stores wait in one queue over all packages: these machines do not serve so"),
-    (
-        "remote HITMs",
-        "two packages that are evenly mixed cannot pass a half; six nodes would give 83 %, if requests of all dies mixed evenly, which local-first does not let them. Which HITMs the processor reports as remote under sub-NUMA clustering is not documented: one perf c2c record of two threads on two dies would settle it",
-    ),
     (
         "scaling route_rcu",
         "what was measured is 2 ns above the look-up without protection: no room for two full barriers, even of 5 ns. Its readers must have had barriers of the compiler alone; the probe has full ones, as the data's description says",

@@ -102,6 +102,9 @@ pub static EXPERIMENTS: [Experiment; 18] = [
     experiment("V14", "a message to and fro", pipe::across),
     experiment("V15", "the same whatever the host does", sanity::same_figures),
     experiment("curves", "adds by 1 to 420 CPUs", increments::blind_adds),
-    by_name(experiment("HITMs", "local and remote HITMs of the root domain", remote::shares)),
+    by_name(Experiment {
+        fits: Arbitration::Fifo,
+        ..experiment("HITMs", "local and remote HITMs of the root domain", remote::shares)
+    }),
     by_name(experiment("scaling", "six loops by 1 to 420 threads", scaling::loops)),
 ];

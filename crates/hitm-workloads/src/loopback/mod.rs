@@ -30,8 +30,9 @@ pub mod trace;
 use std::cell::LazyCell;
 use std::sync::Arc;
 
-use hitm::{Handle, Priority, Role, Roles, SpawnOptions};
+use hitm::{CpuSet, Handle, Priority, Role, Roles, SpawnOptions};
 use hitm_memory::{Platform, Span};
+use hitm_topology::{PackageId, Topology};
 
 use self::socket::{Message, Socket, copying};
 use self::trace::Mix;
@@ -50,11 +51,47 @@ pub enum Test {
     Stream(usize),
 }
 
+/// The CPUs on which the two tasks of a pair may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// All.
+    #[default]
+    Free,
+    /// Those of the first package.
+    SamePackage,
+    /// The client on those of the first package, the server on those of the last.
+    OtherPackage,
+}
+
+impl Placement {
+    /// Returns the name for commands.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::SamePackage => "same-package",
+            Self::OtherPackage => "other-package",
+        }
+    }
+
+    /// Returns the CPUs of a client and of a server; `None` for all.
+    fn cpus(self, topology: &Topology) -> [Option<CpuSet>; 2] {
+        let of = |package: u32| Some(topology.cpus_of_package(PackageId(package)).iter().copied().collect());
+        match self {
+            Self::Free => [None, None],
+            Self::SamePackage => [of(0), of(0)],
+            Self::OtherPackage => [of(0), of(topology.packages() as u32 - 1)],
+        }
+    }
+}
+
 /// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// The kind of exchange.
     pub test: Test,
+    /// Where the tasks may run.
+    pub placement: Placement,
     /// The number of clients; each has its own server.
     pub pairs: usize,
     /// The depth of the group of all tasks: 0 for no group, 1 for a group, 2 for a group in a
@@ -167,6 +204,7 @@ impl Loopback {
         config.window.open(runtime, ENDS);
         let parts = config.parts();
         let group = nested(runtime, "loopback", config.depth);
+        let cpus = config.placement.cpus(runtime.topology());
         // Made when the first client draws from it; all clients share it.
         let mix = LazyCell::new(|| Arc::new(Mix::new()));
         for pair in 0..config.pairs {
@@ -179,9 +217,9 @@ impl Loopback {
                 work: parts[index],
             };
             let (client, server) = (end(0, &asks, &answers), end(1, &answers, &asks));
-            let role = |role| SpawnOptions {
+            let role = |role: Role| SpawnOptions {
                 priority: PRIORITY,
-                cpus: None,
+                cpus: cpus[role.0].clone(),
                 role: Some(role),
                 group: group.clone(),
                 ..SpawnOptions::default()

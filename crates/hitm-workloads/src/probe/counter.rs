@@ -57,7 +57,7 @@ impl<P: Platform> Counter<P> {
             whole: Placed::new(Whole { count: P::Atomic::new(0) }, None, None),
             parts: ScopedCounter::new("probe_counter_part", topology, scope),
             operation,
-            timer: Timer::new(Budget { participants, time, pause }),
+            timer: Timer::new(Budget { participants, time, pause, is_drawn: false }),
         }
     }
 

@@ -68,3 +68,19 @@ pub fn first_cpus(topology: &Topology, count: usize) -> Vec<CpuId> {
     let cores = 0..topology.cores();
     cores.flat_map(|core| topology.cpus_of(hitm_topology::Scope::Core, core).iter().copied()).take(count).collect()
 }
+
+/// Returns `count` CPUs: one of each core before a second one of any, in the order of
+/// [`first_cpus`].
+#[must_use]
+pub fn first_cpus_by_core(topology: &Topology, count: usize) -> Vec<CpuId> {
+    let all = first_cpus(topology, topology.cpus());
+    let thread = |cpu: CpuId| {
+        let core = topology.cpus_of(hitm_topology::Scope::Core, topology.cpu(cpu).core.index());
+        core.iter().position(|&other| other == cpu).expect("a CPU of its core")
+    };
+    let mut by_thread: Vec<usize> = (0..all.len()).collect();
+    by_thread.sort_by_key(|&place| (thread(all[place]), place));
+    by_thread.truncate(count);
+    by_thread.sort_unstable();
+    by_thread.into_iter().map(|place| all[place]).collect()
+}

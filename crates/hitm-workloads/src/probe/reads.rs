@@ -27,7 +27,7 @@ impl<P: Platform> Reads<P> {
     #[must_use]
     pub fn new(participants: usize, time: Span) -> Self {
         let constant = Placed::new(Constant { value: P::Atomic::new(1) }, None, None);
-        Self { constant, timer: Timer::new(Budget { participants, time, pause: Span::ZERO }) }
+        Self { constant, timer: Timer::new(Budget { participants, time, pause: Span::ZERO, is_drawn: false }) }
     }
 }
 

@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 
 use hitm_memory::{AtomicWord, Placed, Platform, Span, Time, described};
 
+use crate::bursts::{Burst, Bursts};
+
 /// The result of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
@@ -47,6 +49,38 @@ pub struct Budget {
     pub time: Span,
     /// The work of each participant after each of its operations.
     pub pause: Span,
+    /// Whether the length of each pause is drawn, with that mean. With fixed pauses CPUs queue in
+    /// one order for ever.
+    pub is_drawn: bool,
+}
+
+/// The spread of drawn pauses over their mean: an assumption, as for all work of the workloads.
+const SPREAD: f64 = 0.5;
+
+/// The pauses of one participant.
+struct Pauses {
+    fixed: Span,
+    drawn: Option<(Bursts, Burst)>,
+}
+
+impl Pauses {
+    /// Makes the pauses of the calling CPU: its number selects the random numbers.
+    fn new<P: Platform>(budget: &Budget) -> Self {
+        let mean_micros = budget.pause.as_nanos_f64() / 1e3;
+        let is_drawn = budget.is_drawn && !budget.pause.is_zero();
+        let drawn = is_drawn.then(|| {
+            let random = Bursts::new(0, u64::from(P::current_cpu().0), 1.0);
+            (random, Burst { mean_micros, spread: SPREAD })
+        });
+        Self { fixed: budget.pause, drawn }
+    }
+
+    fn take<P: Platform>(&mut self) {
+        let span = self.drawn.as_mut().map_or(self.fixed, |(random, length)| random.draw(*length));
+        if !span.is_zero() {
+            P::delay(span);
+        }
+    }
 }
 
 /// The participants that read.
@@ -173,19 +207,15 @@ impl<P: Platform> Timer<P> {
         }
     }
 
-    fn pause(&self) {
-        if !self.budget.pause.is_zero() {
-            P::delay(self.budget.pause);
-        }
-    }
-
     /// Returns the time of a pause: natively it is longer than requested.
     fn pause_taken(&self) -> Span {
         if self.budget.pause.is_zero() {
             return Span::ZERO;
         }
         let begin = P::now();
-        (0..PAUSES).for_each(|_| self.pause());
+        for _ in 0..PAUSES {
+            P::delay(self.budget.pause);
+        }
         Span::from_picos(P::now().since(begin).as_picos() / PAUSES)
     }
 
@@ -205,6 +235,7 @@ impl<P: Platform> Timer<P> {
     /// Repeats `operation` and counts all operations as reads.
     fn batches(&self, mut operation: impl FnMut()) -> Measured {
         let pause_taken = self.pause_taken();
+        let mut pauses = Pauses::new::<P>(&self.budget);
         let looks = Self::look_taken().as_picos() * LOOKS_BETWEEN_LOOKS;
         let start = self.start.wait();
         let (begin, end) = self.measured(start);
@@ -215,7 +246,7 @@ impl<P: Platform> Timer<P> {
             loop {
                 for _ in 0..batch {
                     operation();
-                    self.pause();
+                    pauses.take::<P>();
                 }
                 operations += batch;
                 let now = P::now();
@@ -243,6 +274,7 @@ impl<P: Platform> Timer<P> {
     }
 
     fn each_timed(&self, mut spread: Spread, mut operation: impl FnMut(Act)) -> Measured {
+        let mut pauses = Pauses::new::<P>(&self.budget);
         let start = self.start.wait();
         let (begin, end) = self.measured(start);
         let mut repeat_until = |end: Time| {
@@ -254,7 +286,7 @@ impl<P: Platform> Timer<P> {
                 operation(act);
                 share.span += P::now().since(from);
                 share.operations += 1;
-                self.pause();
+                pauses.take::<P>();
                 let now = P::now();
                 if now >= end {
                     return (reads, writes, now);

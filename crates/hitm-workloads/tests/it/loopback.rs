@@ -7,7 +7,7 @@ use std::time::Duration;
 use hitm::Span;
 use hitm_machine::{Arbitration, Config as MachineConfig, Totals};
 use hitm_sched::{Count, IDLE_SEARCHES};
-use hitm_workloads::loopback::{self, Config, Loopback, Test};
+use hitm_workloads::loopback::{self, Config, Loopback, Placement, Test};
 use hitm_workloads::meter::{BATCHES, Window};
 
 use crate::host::{self, Ran, violations_at_the_end};
@@ -17,7 +17,15 @@ const WINDOW: Window = Window { warm_up: Span::from_micros(200), measured: Span:
 const TESTS: [Test; 3] = [Test::Tbench, Test::RequestReply, Test::Stream(64)];
 
 fn config(test: Test, pairs: usize, work: u64) -> Config {
-    Config { test, pairs, depth: 0, work: Span::from_nanos_f64(work as f64), seed: 1, window: WINDOW }
+    Config {
+        test,
+        placement: Placement::Free,
+        pairs,
+        depth: 0,
+        work: Span::from_nanos_f64(work as f64),
+        seed: 1,
+        window: WINDOW,
+    }
 }
 
 fn run(machine: &str, mitigation: &str, config: Config, machine_config: MachineConfig) -> Ran<Loopback> {

@@ -9,13 +9,14 @@ use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::probe::{
     Budget, CountBy, Counter, CounterOperation, Guard, LockKind, Locks, Lookup, Mask, MaskForm, Measured, Mix,
     PingPong, Probe, Reads, Refcount, Roles, RwLock, RwLockKind, Search, Waiting, WriteKind, WriterReaders, first_cpus,
+    first_cpus_by_core,
 };
 
 /// Two packages of two cores with two threads each.
 const MACHINE: &str = "pack:2 l3:1 core:2 pu:2";
 
 fn budget(participants: usize) -> Budget {
-    Budget { participants, time: Span::from_micros(20), pause: Span::from_nanos(50) }
+    Budget { participants, time: Span::from_micros(20), pause: Span::from_nanos(50), is_drawn: true }
 }
 
 fn all(measured: &[Measured]) -> u64 {
@@ -160,7 +161,7 @@ fn counters_count() {
                 check_roles(Roles::Readers(0), measured);
             };
             for arbitration in BOTH {
-                let Budget { participants, time, pause } = budget(8);
+                let Budget { participants, time, pause, .. } = budget(8);
                 let make = |topology: &Topology, _: &[CpuId]| {
                     Counter::<Simulated>::new(topology, scope, operation, participants, time, pause)
                 };
@@ -347,4 +348,13 @@ fn reading_before_taking_costs_a_second_transaction() {
 fn what_nobody_writes_is_read() {
     let make = |_: &Topology, _: &[CpuId]| Reads::<Simulated>::new(8, Span::from_micros(20));
     simulate(Arbitration::LocalFirst, make, |_reads, measured| check_roles(Roles::Readers(8), measured));
+}
+
+#[test]
+fn participants_take_one_cpu_of_each_core_first() {
+    let topology = hitm_topology::parse("pack:2 core:2 pu:2").expect("a machine");
+    let cpus = |count| first_cpus_by_core(&topology, count).into_iter().map(|cpu| cpu.0).collect::<Vec<_>>();
+    assert_eq!(cpus(3), [0, 2, 4]);
+    assert_eq!(cpus(5), [0, 1, 2, 4, 6], "the first core's second thread comes last, in its place");
+    assert_eq!(first_cpus_by_core(&topology, 8), first_cpus(&topology, 8));
 }

@@ -255,7 +255,7 @@ fn delays(outcomes: &[Outcome], participant: impl Fn(usize) -> bool) -> Vec<f64>
 }
 
 /// Returns the quantile of sorted values.
-fn quantile(values: &[f64], share: f64) -> f64 {
+pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     let last = values.len().saturating_sub(1);
     values.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
 }

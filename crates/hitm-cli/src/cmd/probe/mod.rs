@@ -4,12 +4,13 @@ mod measure;
 mod pairs;
 mod plan;
 mod programs;
+mod uncertain;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::{Arbitration, Costs};
+use hitm_machine::Costs;
 use hitm_memory::Span;
 use hitm_report::probe::render;
 use hitm_report::result::{ResultFile, Run};
@@ -19,7 +20,7 @@ use hitm_workloads::meter::Window;
 use self::measure::{Case, Outcome};
 use self::plan::Plan;
 use self::programs::What;
-use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span, span_above_zero};
+use crate::args::{Arbitrations, CoherenceArg, HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::campaign;
 use crate::cases::check_end;
 use crate::cmd::report as page;
@@ -38,6 +39,7 @@ Examples:
   hitm run probe lock --participants 80 --machine clx-2x20
   hitm run probe counter --scope llc --operation load-cas --participants 240
   hitm run probe ping-pong --machine epyc-9754-2x128
+  hitm run probe lock --machine skx-8x28 --uncertainty 20
   hitm run probe counter --host native --machine this")]
 pub(crate) struct Probe {
     #[command(subcommand)]
@@ -47,7 +49,7 @@ pub(crate) struct Probe {
     /// Host of the run.
     #[arg(long, value_enum, default_value = "simulated", global = true)]
     host: HostArg,
-    /// Number of CPUs that take part; threads of a core are neighbours [default: all].
+    /// Number of CPUs that take part: one of each core before a second one of any [default: all].
     #[arg(long, value_name = "N", global = true)]
     participants: Option<usize>,
     /// Length of the measured stretch; a quarter of it comes before as warm-up [default: up to 2ms
@@ -61,6 +63,13 @@ pub(crate) struct Probe {
     /// Runs per variant, with successive random seeds [default: 3; 1 for `ping-pong`].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), global = true)]
     seeds: Option<u64>,
+    /// Draw this many machines from what the model's sources allow (docs/uncertainty.md), the
+    /// policy too where it is not known, and print the intervals that they give.
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000), global = true,
+        conflicts_with_all = ["seeds", "json", "html"]
+    )]
+    uncertainty: Option<u64>,
     /// Write the results to this file, as JSON: see `hitm schema`.
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
@@ -77,6 +86,7 @@ impl Probe {
         let topologies = self.machine.topologies(self.host)?;
         let arbitrations = self.machine.arbitrations()?;
         refuse_natively(self.host, &self.machine.simulated_only())?;
+        refuse_natively(self.host, &[("--uncertainty", self.uncertainty.is_some())])?;
         self.check_unused()?;
         let machines = topologies.into_iter().map(|topology| {
             let costs = self.machine.costs(&topology)?;
@@ -87,6 +97,9 @@ impl Probe {
         if self.host == HostArg::Simulated {
             // A quarter of the stretch comes before it.
             check_end(Window { warm_up: self.time().scale(0.25), measured: self.time() })?;
+        }
+        if let Some(count) = self.uncertainty {
+            return self.on_drawn_machines(&machines, &arbitrations, count as usize);
         }
         let target = output::target("--json", self.json.as_deref())?;
         let html = page::target(self.html.as_deref())?;
@@ -128,13 +141,13 @@ impl Probe {
     }
 
     /// Runs every variant of every plan under every policy with every random seed.
-    fn measure(&self, machines: &[(Arc<Topology>, Costs, Plan)], arbitrations: &[Arbitration]) -> ResultFile {
+    fn measure(&self, machines: &[(Arc<Topology>, Costs, Plan)], arbitrations: &Arbitrations) -> ResultFile {
         let seeds = self.seeds();
         let mut cases = Vec::new();
         // The index of each row's first case.
         let mut rows = Vec::new();
         for (topology, costs, plan) in machines {
-            for &arbitration in arbitrations {
+            for arbitration in arbitrations.of(costs) {
                 for variant in &plan.variants {
                     rows.push((plan, variant, topology, arbitration, cases.len()));
                     for &seed in &seeds {

@@ -4,11 +4,11 @@ use clap::ValueEnum;
 use hitm_lab::Program;
 use hitm_memory::Span;
 use hitm_topology::{CpuId, Scope, Topology};
-use hitm_workloads::probe::{CountBy, Roles, RwLockKind, first_cpus};
+use hitm_workloads::probe::{CountBy, Roles, RwLockKind, first_cpus_by_core};
 
 use super::Probe;
 use super::pairs::{by_distance, classes};
-use super::programs::{RolesArgs, RwLockArg, What};
+use super::programs::{PausesArg, RolesArgs, RwLockArg, What};
 use crate::args::HostArg;
 use crate::failure::Failure;
 
@@ -104,7 +104,7 @@ impl Probe {
             let (name, cpus) = (topology.name(), topology.cpus());
             return Err(Failure::new(format!("--participants {count}: `{name}` has {cpus} CPUs; take 1 to {cpus}")));
         }
-        Ok(first_cpus(topology, count))
+        Ok(first_cpus_by_core(topology, count))
     }
 
     fn roles(&self, topology: &Topology, args: RolesArgs) -> Result<Roles, Failure> {
@@ -203,14 +203,18 @@ impl Probe {
     }
 
     fn lock(&self, topology: &Topology) -> Result<Plan, Failure> {
-        let What::Lock { kind, turn } = &self.what else { unreachable!("asked for a lock") };
+        let What::Lock { kind, turn, pauses } = &self.what else { unreachable!("asked for a lock") };
         let cpus = self.participants(topology)?;
         let variant = |&kind: &super::programs::LockArg| {
-            let program = Program::Lock { kind: kind.into(), turn: *turn, time: self.time(), pause: self.pause };
+            let is_drawn = *pauses == PausesArg::Drawn;
+            let (time, pause) = (self.time(), self.pause);
+            let program = Program::Lock { kind: kind.into(), turn: *turn, time, pause, is_drawn };
             Variant { name: name_of(kind), parts: None, programs: vec![(cpus.clone(), program)], groups: Vec::new() }
         };
+        let is_drawn = *pauses == PausesArg::Drawn && !self.pause.is_zero();
+        let drawn = if is_drawn { ", pauses drawn" } else { "" };
         Ok(Plan {
-            what: self.describe("lock around one further line", cpus.len(), None),
+            what: self.describe(&format!("lock around one further line{drawn}"), cpus.len(), None),
             variants_are: "lock",
             names: ["section", "section"],
             roles: None,

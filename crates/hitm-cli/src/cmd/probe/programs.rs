@@ -127,6 +127,9 @@ Examples:
         /// transfer.
         #[arg(long, value_name = "T", value_parser = span, default_value = "200ns", allow_hyphen_values = true)]
         turn: Span,
+        /// Lengths of the pauses of `--pause`.
+        #[arg(long, value_enum, default_value = "drawn")]
+        pauses: PausesArg,
     },
     /// One CPU writes a word from time to time; the others wait for the new value. Delays by
     /// distance.
@@ -271,6 +274,15 @@ values! {
         /// Four bytes with a queue, as the kernel's queued spin lock.
         Queued => Queued,
     }
+}
+
+/// Which lengths pauses have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PausesArg {
+    /// Drawn, with the given mean.
+    Drawn,
+    /// All the same: then CPUs queue in one order for ever.
+    Fixed,
 }
 
 /// Which reader-writer lock.

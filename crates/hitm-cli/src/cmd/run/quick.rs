@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use hitm_machine::{Arbitration, Costs, Part};
+use hitm_machine::{Costs, Part};
 use hitm_memory::Span;
 use hitm_report::columns::{Align, Columns};
 use hitm_report::relative::is_baseline;
@@ -14,7 +14,7 @@ use hitm_report::statistics::{Mean, mean, ratio};
 use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 
-use crate::args::{CoherenceArg, HostArg};
+use crate::args::{Arbitrations, CoherenceArg, HostArg};
 use crate::campaign;
 use crate::cases::CaseArgs;
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ pub(crate) fn run(
     setting: &Setting,
     mitigations: Vec<Mitigation>,
     machines: &[(Arc<Topology>, Costs)],
-    arbitrations: &[Arbitration],
+    arbitrations: &Arbitrations,
 ) -> Result<(), Failure> {
     let mitigations = beside_baseline(cases, program, mitigations)?;
     for (topology, _) in machines {
@@ -49,10 +49,10 @@ pub(crate) fn run(
     let loads = program.workloads(&machines[0].0, setting).len();
     let fitting = program.fitted().map_or(0, |fitting| fitting.runs());
     let each = fitting + loads * mitigations.len() * seeds as usize;
-    let progress = Progress::new(machines.len() * arbitrations.len() * each);
+    let progress = Progress::new(machines.len() * arbitrations.count() * each);
     let mut text = String::new();
     for machine in machines {
-        for &arbitration in arbitrations {
+        for arbitration in arbitrations.of(&machine.1) {
             let usual = program.workloads(&machine.0, setting).swap_remove(0);
             let case = cases.case(machine, arbitration, Mitigation::baseline(), usual);
             let real = Case { coherence: CoherenceArg::Full, ..case.clone() };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::{Arbitration, Capacity, Costs, Timeline};
+use hitm_machine::{Capacity, Costs, Timeline};
 use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
@@ -16,7 +16,7 @@ use hitm_topology::Topology;
 
 use super::quick;
 use super::uncertain::{self, UncertainArgs};
-use crate::args::{CoherenceArg, HostArg, OutputArgs, refuse_natively};
+use crate::args::{Arbitrations, CoherenceArg, HostArg, OutputArgs, refuse_natively};
 use crate::campaign;
 use crate::cases::CaseArgs;
 use crate::cmd::report as page;
@@ -80,7 +80,7 @@ struct Asked {
     mitigations: Vec<Mitigation>,
     topologies: Vec<Arc<Topology>>,
     machines: Vec<(Arc<Topology>, Costs)>,
-    arbitrations: Vec<Arbitration>,
+    arbitrations: Arbitrations,
     setting: Setting,
 }
 
@@ -155,7 +155,7 @@ impl Single {
         series.cases.check_stretch(&*workload, HostArg::Simulated)?;
         let costs = series.cases.machine.costs(&topology)?;
         let mut mitigations = series.cases.mitigations()?;
-        let arbitrations = series.cases.machine.arbitrations()?;
+        let arbitrations = series.cases.machine.arbitrations()?.of(&costs);
         let mitigation = mitigations.swap_remove(0);
         let arbitration = arbitrations[0];
         if !mitigations.is_empty() || arbitrations.len() > 1 {
@@ -268,7 +268,7 @@ impl SeriesArgs {
         setting: &Setting,
         mitigations: &[Mitigation],
         machines: &[(Arc<Topology>, Costs)],
-        arbitrations: &[Arbitration],
+        arbitrations: &Arbitrations,
         timeline: &mut Option<(String, Timeline)>,
     ) -> ResultFile {
         let threads = self.cases.threads();
@@ -276,11 +276,11 @@ impl SeriesArgs {
         let beside = usize::from(program.workloads(&machines[0].0, setting)[0].beside().is_some());
         let runs = loads * (mitigations.len() + beside) * self.seeds(program) as usize;
         let fitting = program.fitted().map_or(0, |fitting| fitting.runs());
-        let progress = Progress::new(machines.len() * arbitrations.len() * (fitting + runs));
+        let progress = Progress::new(machines.len() * arbitrations.count() * (fitting + runs));
         let mut file = empty_file();
         for machine in machines {
             file.machines.push(machine_of(HostArg::Simulated, &machine.0, &machine.1));
-            for &arbitration in arbitrations {
+            for arbitration in arbitrations.of(&machine.1) {
                 let workload = program.workloads(&machine.0, setting).swap_remove(0);
                 let roles = self.roles || self.trace.is_wanted() || workload.counts_operations();
                 let case = Case {

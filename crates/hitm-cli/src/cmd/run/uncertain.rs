@@ -161,10 +161,9 @@ fn with_baseline(program: &dyn Program, mitigations: Vec<Mitigation>) -> Result<
 impl Common<'_> {
     /// Returns the fields: one for each machine and load.
     fn fields(&self, machines: &[(Arc<Topology>, Costs)]) -> Result<Vec<Field>, Failure> {
-        let given = self.cases.machine.simulated_only()[0].1;
         let mut fields = Vec::new();
         for (topology, costs) in machines {
-            let policies = if given { self.cases.machine.arbitrations()? } else { costs.family.likely_policies() };
+            let policies = self.cases.machine.arbitrations()?.or_likely(costs);
             let is_drawn = |range: &Range| !self.fixed.contains(&range.name.as_str());
             let ranges: Vec<Range> = costs.ranges().into_iter().filter(is_drawn).collect();
             for load in 0..self.program.workloads(topology, self.setting).len() {

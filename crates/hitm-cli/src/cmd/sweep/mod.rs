@@ -237,7 +237,7 @@ impl SweepArgs {
         for (whole, parts) in self.cases.machine.sizes(HostArg::Simulated, &usual_counts)? {
             let parts = self.cases.with_costs(&parts)?;
             let mut points = Vec::new();
-            for &arbitration in &arbitrations {
+            for arbitration in arbitrations.of(&self.cases.machine.costs(&whole)?) {
                 for machine in &parts {
                     let workload = program.workloads(&machine.0, &setting).swap_remove(0);
                     points.extend(mitigations.iter().map(|mitigation| {
