@@ -21,6 +21,9 @@ use crate::terminal::{fitted, width};
 /// The ends of the interval that holds 90 % of the machines.
 const ENDS: [f64; 3] = [0.05, 0.5, 0.95];
 
+/// A row's name and its nanoseconds per operation.
+type Row = (String, f64);
+
 impl Probe {
     /// Runs each plan on `count` machines drawn around its machine, and prints the intervals.
     ///
@@ -67,7 +70,7 @@ impl Probe {
         let mut texts = Vec::new();
         for (topology, costs, plan) in machines {
             // By machine, and by row of the table.
-            let mut figures: Vec<Vec<(String, f64)>> = Vec::new();
+            let mut figures: Vec<Vec<Row>> = Vec::new();
             for _ in 0..count {
                 let rows = plan.variants.iter().flat_map(|variant| {
                     let own: Vec<Outcome> = outcomes.by_ref().take(variant.programs.len()).collect();
@@ -91,7 +94,7 @@ impl Probe {
 }
 
 /// Returns the intervals of each row, and those over the first row on the same machine.
-fn table(plan: &Plan, figures: &[Vec<(String, f64)>]) -> String {
+fn table(plan: &Plan, figures: &[Vec<Row>]) -> String {
     let mut table = Columns::new(&[
         (plan.variants_are, Align::Left),
         ("ns per operation,\n90 % of machines from", Align::Right),
@@ -103,12 +106,12 @@ fn table(plan: &Plan, figures: &[Vec<(String, f64)>]) -> String {
         ("fastest on,\n% of machines", Align::Right),
     ]);
     let [first, ..] = figures else { return String::new() };
-    let fastest = |machine: &[(String, f64)]| {
+    let fastest = |machine: &[Row]| {
         let least = machine.iter().map(|(_, nanos)| *nanos).fold(f64::INFINITY, f64::min);
         machine.iter().position(|(_, nanos)| *nanos == least)
     };
     for (row, (name, _)) in first.iter().enumerate() {
-        let interval = |figure: &dyn Fn(&[(String, f64)]) -> f64| {
+        let interval = |figure: &dyn Fn(&[Row]) -> f64| {
             let mut values: Vec<f64> = figures.iter().map(|machine| figure(machine)).collect();
             values.sort_by(f64::total_cmp);
             ENDS.map(|share| measure::quantile(&values, share))
