@@ -146,7 +146,7 @@ impl Directory {
         self.fill(core, line);
     }
 
-    /// Whether the core of `cpu` was flushed shortly before `now`; never where caches have no sizes.
+    /// Whether the core of `cpu` was flushed shortly before `now`; never if caches have no sizes.
     pub(crate) fn is_cold(&self, cpu: u32, now: u64) -> bool {
         self.caches.as_ref().is_some_and(|caches| caches.is_cold(self.latencies.core_of(cpu), now))
     }
