@@ -30,24 +30,8 @@ pub(crate) type Size = usize;
 /// Reads a word of the program, as it is in memory.
 #[inline]
 pub(crate) fn peek(address: usize, size: Size) -> u128 {
-    let from: *const u8 = std::ptr::with_exposed_provenance(address);
-    // A size that is known is one instruction.
-    match size {
-        // SAFETY: the program is about to access it, or has. One host thread runs the machine.
-        1 => unsafe { from.read() }.into(),
-        // SAFETY: as above.
-        2 => unsafe { from.cast::<u16>().read_unaligned() }.into(),
-        // SAFETY: as above.
-        4 => unsafe { from.cast::<u32>().read_unaligned() }.into(),
-        // SAFETY: as above.
-        8 => unsafe { from.cast::<u64>().read_unaligned() }.into(),
-        _ => {
-            let mut bytes = [0; 16];
-            // SAFETY: as above.
-            unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
-            u128::from_le_bytes(bytes)
-        }
-    }
+    // SAFETY: the program is about to access it, or has. One host thread runs the machine.
+    unsafe { program::read_word(std::ptr::with_exposed_provenance(address), size) }
 }
 
 /// Writes a word of the program to memory.

@@ -312,9 +312,9 @@ impl LineBytes {
     /// An initialised word stands there.
     #[inline]
     pub(crate) unsafe fn word(&self, offset: usize, size: usize) -> u128 {
-        let word = NonNull::from(&self.0[offset..offset + size]).cast();
+        let word = &self.0[offset..offset + size];
         // SAFETY: the caller says that the word is initialised.
-        unsafe { read_word(word, size) }
+        unsafe { read_word(word.as_ptr().cast(), size) }
     }
 }
 

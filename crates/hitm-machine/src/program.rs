@@ -19,6 +19,7 @@ use crate::cpu::ValueIs;
 use crate::engine::{Issue, Touch};
 use crate::moved::Arrangement;
 use crate::site::Site;
+pub use crate::word::read_word;
 use crate::world::{World, on_cpu, with_world};
 
 /// The value of a store.

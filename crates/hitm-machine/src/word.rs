@@ -11,12 +11,12 @@ pub(crate) fn write_word(word: NonNull<u8>, size: usize, value: u128) {
     unsafe { word.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), size) };
 }
 
-/// What a word holds.
+/// Reads a word of the host's memory, at any address.
 ///
 /// # Safety
 /// It is a live word of this size, at most 16 bytes, that nothing writes meanwhile.
 #[inline]
-pub(crate) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
+pub unsafe fn read_word(word: *const u8, size: usize) -> u128 {
     // A size that is known is one instruction.
     match size {
         // SAFETY: the caller's duty.
@@ -30,7 +30,7 @@ pub(crate) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
         _ => {
             let mut bytes = [0; size_of::<u128>()];
             // SAFETY: as above.
-            unsafe { word.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
+            unsafe { word.copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
             u128::from_le_bytes(bytes)
         }
     }

@@ -369,3 +369,9 @@ impl Names<'_> {
         invalidators.into_iter().map(invalidator).collect()
     }
 }
+
+/// Returns what an object of a program is of: `ring` of `ring of main ring.c:30 #2`, and `own` of
+/// `own of thread 3`.
+pub(crate) fn kind_of(object: &str) -> Option<&str> {
+    object.split_once(" of ").map(|(kind, _)| kind)
+}

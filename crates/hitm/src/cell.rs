@@ -178,7 +178,7 @@ impl<P: Platform> Cell<P> {
     /// Returns the place of the join handle's waker.
     ///
     /// # Safety
-    /// The [word](JoinWord) has given it to the caller, who has no other reference to it.
+    /// The [word](JoinWord) has given it to the caller, and there is no other reference to it.
     #[expect(clippy::mut_from_ref, reason = "the caller's duty says so")]
     pub(crate) unsafe fn place(&self) -> &mut Option<Waker> {
         // SAFETY: the caller's duty.

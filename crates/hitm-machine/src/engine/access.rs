@@ -521,7 +521,7 @@ impl Engine {
     /// Whether a word of `line` holds at the current CPU's clock what it saw there.
     fn still_holds(&self, looked: &Touch, line: u32) -> bool {
         // SAFETY: the word that was looked at is a live one of this size.
-        let held = || unsafe { read_word(looked.word, looked.size) };
+        let held = || unsafe { read_word(looked.word.as_ptr(), looked.size) };
         // What is wider than the word is its sign.
         let wider = u128::BITS - 8 * looked.size as u32;
         self.value_before_ahead(looked, line).unwrap_or_else(held) == looked.value << wider >> wider

@@ -213,7 +213,7 @@ impl Engine {
     /// a load that an earlier fill serves, and must not see what is written later.
     pub(super) fn keep_overwritten(&mut self, touch: &Touch, at: u64) {
         // SAFETY: the word that is touched is a live one of this size.
-        let value = unsafe { read_word(touch.word, touch.size) };
+        let value = unsafe { read_word(touch.word.as_ptr(), touch.size) };
         self.cpu().overwritten.push(Overwritten { address: touch.address(), value, at });
     }
 

@@ -17,7 +17,6 @@
 //! table by place and word. When there is no room for another pair, the machine's own code, which
 //! may ask the host for memory, tells the records of all of them.
 
-use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hitm_memory::{LINE, Mode};
@@ -179,9 +178,8 @@ impl Engine {
             return false;
         }
         if is_ahead {
-            let word = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("it lies in a page");
             // SAFETY: the program is about to write this word.
-            let value = unsafe { read_word(word, SIZE) };
+            let value = unsafe { read_word(std::ptr::with_exposed_provenance(address), SIZE) };
             // There is room, so the list does not ask the host for more.
             cpu.overwritten.push(Overwritten { address, value, at: self.quick.begins_with(left) });
         }

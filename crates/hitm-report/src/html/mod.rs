@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::columns::short;
 use crate::compare::{self, Verdict};
+use crate::line::kind_of;
 use crate::result::{InvalidatedBy, Line, ReadError, ResultFile, Run};
 use crate::sweep::{self, Sweep};
 
@@ -140,7 +141,7 @@ fn title(documents: &[(String, Document)]) -> String {
 
 /// Returns an object's name, and that of what it is of: `ring` of `ring of main ring.c:30 #2`.
 fn names_of(object: &str) -> impl Iterator<Item = &str> {
-    [Some(object), object.split_once(" of ").map(|(kind, _)| kind)].into_iter().flatten()
+    [Some(object), kind_of(object)].into_iter().flatten()
 }
 
 /// Returns a result file with what the page shows of invalidators: those of places, the most

@@ -8,6 +8,7 @@ use hitm_memory::Field;
 
 use super::read::nearest;
 use crate::layout::LayoutField;
+use crate::line::kind_of;
 use crate::result::{Declared, Line, Run};
 
 /// An object's fields.
@@ -218,12 +219,6 @@ fn flatten(
             }
         }
     }
-}
-
-/// Returns what an object of a program is of: `ring` of `ring of main ring.c:30 #2`, and `own` of
-/// `own of thread 3`.
-fn kind_of(object: &str) -> Option<&str> {
-    object.split_once(" of ").map(|(kind, _)| kind)
 }
 
 /// The names of a field of an object, as rules write them: by the object, and of a block or a

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::Costs;
+use hitm_machine::{Arbitration, Costs};
 use hitm_memory::Span;
 use hitm_report::probe::render;
 use hitm_report::result::{ResultFile, Run};
@@ -18,7 +18,7 @@ use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
 use self::measure::{Case, Outcome};
-use self::plan::Plan;
+use self::plan::{Plan, Variant};
 use self::programs::What;
 use crate::args::{Arbitrations, CoherenceArg, HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::campaign;
@@ -81,6 +81,14 @@ pub(crate) struct Probe {
     livelock_after: Option<u64>,
 }
 
+/// The machine of a run, and the seed.
+struct On<'a> {
+    topology: &'a Arc<Topology>,
+    costs: &'a Costs,
+    arbitration: Arbitration,
+    seed: u64,
+}
+
 impl Probe {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let topologies = self.machine.topologies(self.host)?;
@@ -140,6 +148,32 @@ impl Probe {
         self.machine.seeds(self.seeds.unwrap_or(default))
     }
 
+    /// Returns the cases of a variant on one machine.
+    fn cases(&self, variant: &Variant, name: &str, on: &On<'_>) -> impl Iterator<Item = Case> {
+        variant.programs.iter().map(move |(cpus, program)| Case {
+            name: name.to_owned(),
+            host: self.host,
+            topology: on.topology.clone(),
+            costs: on.costs.clone(),
+            arbitration: on.arbitration,
+            seed: on.seed,
+            livelock_after: self.livelock_after,
+            may_be_shorter: self.duration.is_none(),
+            cpus: cpus.clone(),
+            program: program.clone(),
+        })
+    }
+
+    /// Runs the cases. Returns their outcomes in the same order, and what failed.
+    fn run_all(&self, cases: &[Case]) -> (Vec<Option<Outcome>>, Vec<Failure>) {
+        let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
+        let progress = Progress::new(cases.len());
+        let take = |index: usize, outcome| outcomes[index] = Some(outcome);
+        let threads = campaign::threads(self.host, None);
+        let failures = campaign::run(cases, threads, &progress, |case, _| case.run(), take);
+        (outcomes, failures)
+    }
+
     /// Runs every variant of every plan under every policy with every random seed.
     fn measure(&self, machines: &[(Arc<Topology>, Costs, Plan)], arbitrations: &Arbitrations) -> ResultFile {
         let seeds = self.seeds();
@@ -151,27 +185,13 @@ impl Probe {
                 for variant in &plan.variants {
                     rows.push((plan, variant, topology, arbitration, cases.len()));
                     for &seed in &seeds {
-                        cases.extend(variant.programs.iter().map(|(cpus, program)| Case {
-                            name: format!("probe {} {}", self.what.name(), variant.name),
-                            host: self.host,
-                            topology: topology.clone(),
-                            costs: costs.clone(),
-                            arbitration,
-                            seed,
-                            livelock_after: self.livelock_after,
-                            may_be_shorter: self.duration.is_none(),
-                            cpus: cpus.clone(),
-                            program: program.clone(),
-                        }));
+                        let name = format!("probe {} {}", self.what.name(), variant.name);
+                        cases.extend(self.cases(variant, &name, &On { topology, costs, arbitration, seed }));
                     }
                 }
             }
         }
-        let threads = campaign::threads(self.host, None);
-        let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
-        let progress = Progress::new(cases.len());
-        let take = |index: usize, outcome| outcomes[index] = Some(outcome);
-        let failures = campaign::run(&cases, threads, &progress, |case, _| case.run(), take);
+        let (mut outcomes, failures) = self.run_all(&cases);
         let mut file = empty_file();
         file.failures = failures.iter().map(ToString::to_string).collect();
         for (topology, costs, _) in machines {

@@ -8,14 +8,12 @@ use hitm_machine::{Costs, policy};
 use hitm_report::columns::{Align, Columns};
 use hitm_topology::Topology;
 
-use super::Probe;
-use super::measure::{self, Case, Outcome};
+use super::measure::{self, Outcome};
 use super::plan::Plan;
+use super::{On, Probe};
 use crate::args::Arbitrations;
-use crate::campaign;
 use crate::failure::Failure;
 use crate::print;
-use crate::progress::Progress;
 use crate::terminal::{fitted, width};
 
 /// The ends of the interval that holds 90 % of the machines.
@@ -40,29 +38,19 @@ impl Probe {
         for (topology, costs, plan) in machines {
             let policies = arbitrations.or_likely(costs);
             for (index, draw) in latin_hypercube(count, self.machine.seed).iter().enumerate() {
-                let (drawn, arbitration) = (costs.at(draw, &fixed), policy(draw, &policies));
+                let on = On {
+                    topology,
+                    costs: &costs.at(draw, &fixed),
+                    arbitration: policy(draw, &policies),
+                    seed: self.machine.seed.saturating_add(index as u64),
+                };
                 for variant in &plan.variants {
-                    cases.extend(variant.programs.iter().map(|(cpus, program)| Case {
-                        name: format!("probe {} {}, machine {index} like", self.what.name(), variant.name),
-                        host: self.host,
-                        topology: topology.clone(),
-                        costs: drawn.clone(),
-                        arbitration,
-                        seed: self.machine.seed.saturating_add(index as u64),
-                        livelock_after: self.livelock_after,
-                        may_be_shorter: self.duration.is_none(),
-                        cpus: cpus.clone(),
-                        program: program.clone(),
-                    }));
+                    let name = format!("probe {} {}, machine {index} like", self.what.name(), variant.name);
+                    cases.extend(self.cases(variant, &name, &on));
                 }
             }
         }
-        let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
-        let progress = Progress::new(cases.len());
-        let take = |index: usize, outcome| outcomes[index] = Some(outcome);
-        let threads = campaign::threads(self.host, None);
-        let failures = campaign::run(&cases, threads, &progress, |case, _| case.run(), take);
-        drop(progress);
+        let (outcomes, failures) = self.run_all(&cases);
         if let Some(first) = failures.into_iter().next() {
             return Err(first);
         }
