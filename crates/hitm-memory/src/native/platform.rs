@@ -76,7 +76,9 @@ thread_local! {
     static WORKERS: Cell<*const NativeWorkers> = const { Cell::new(null()) };
     static CPU: Cell<u32> = const { Cell::new(0) };
     static VISITS: Cell<bool> = const { Cell::new(false) };
-    static MODE: Cell<(Mode, Option<Instant>)> = const { Cell::new((Mode::Kernel, None)) };
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Kernel) };
+    /// Since when the mode lasts, with accounting.
+    static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     static MOMENT: Cell<Moment> = const { Cell::new(Moment::Passes) };
 }
 
@@ -128,7 +130,7 @@ impl NativeWorkers {
         // SeqCst: the table above.
         fence(Ordering::SeqCst);
         self.act_as(cpu, false, || {
-            MODE.set((Mode::Kernel, self.accounting.then(Instant::now)));
+            SINCE.set(self.accounting.then(Instant::now));
             let result = f();
             self.book(cpu, MODE.get());
             result
@@ -155,13 +157,15 @@ impl NativeWorkers {
                 WORKERS.set(self.0);
                 CPU.set(self.1);
                 VISITS.set(self.2);
-                MODE.set(self.3);
+                MODE.set(self.3.0);
+                SINCE.set(self.3.1);
                 MOMENT.set(self.4);
             }
         }
         // A visitor's time belongs to no CPU: a worker of another runtime that visits this one goes
         // on in its own mode. Its moment is of another clock.
-        let (mode, moment) = (MODE.replace((Mode::Kernel, None)), MOMENT.replace(Moment::Passes));
+        let mode = (MODE.replace(Mode::Kernel), SINCE.replace(None));
+        let moment = MOMENT.replace(Moment::Passes);
         let before = (WORKERS.replace(Arc::as_ptr(self)), CPU.replace(cpu.0), VISITS.replace(visits));
         let _restore = Restore(before.0, before.1, before.2, mode, moment);
         f()
@@ -277,6 +281,7 @@ impl NativeWorkers {
     }
 
     /// Whether the source of events is due for a look by `worker`, who asks.
+    #[inline]
     fn events_are_due(&self, worker: &Worker) -> bool {
         if self.events.source().is_none() {
             return false;
@@ -301,6 +306,7 @@ impl NativeWorkers {
     }
 
     /// Whether the timer of `worker`, who asks, has expired. The clock is read only if it is set.
+    #[inline]
     fn is_due(&self, worker: &Worker) -> bool {
         // Relaxed: the timer is the worker's own.
         let timer = worker.timer.load(Ordering::Relaxed);
@@ -320,11 +326,14 @@ impl NativeWorkers {
         }
     }
 
-    fn book(&self, cpu: CpuId, (mode, since): (Mode, Option<Instant>)) {
-        if let Some(since) = since {
-            let nanos = since.elapsed().as_nanos() as u64;
+    /// Books the time of `cpu`, which calls, up to now as `mode`, with accounting.
+    fn book(&self, cpu: CpuId, mode: Mode) {
+        if let Some(since) = SINCE.get() {
+            let now = Instant::now();
+            let nanos = now.duration_since(since).as_nanos() as u64;
             // Relaxed: only this worker adds; a report may read a sum that is a moment old.
             self.workers[cpu.index()].booked[mode as usize].fetch_add(nanos, Ordering::Relaxed);
+            SINCE.set(Some(now));
         }
     }
 }
@@ -360,6 +369,7 @@ fn wake_in_time() {}
 ///
 /// # Panics
 /// On a thread that neither is a worker nor visits.
+#[inline]
 fn with_workers<R>(f: impl FnOnce(&NativeWorkers) -> R) -> R {
     // SAFETY: null, or set by `act_as`, which borrows the workers until it has restored what was
     // before. The reference does not leave `f`.
@@ -367,6 +377,7 @@ fn with_workers<R>(f: impl FnOnce(&NativeWorkers) -> R) -> R {
     f(workers.expect("this thread belongs to no NativeWorkers"))
 }
 
+#[inline]
 fn with_worker<R>(f: impl FnOnce(&NativeWorkers, &Worker) -> R) -> R {
     with_workers(|workers| f(workers, &workers.workers[CPU.get() as usize]))
 }
@@ -412,16 +423,16 @@ impl Platform for Native {
     #[inline]
     fn charge(_path: PathCost) {}
 
+    #[inline]
     fn enter(mode: Mode) -> Mode {
-        let (before, since) = MODE.get();
+        let before = MODE.get();
         if before == mode {
             return before;
         }
-        let booking = since.map(|_| {
-            with_workers(|workers| workers.book(CpuId(CPU.get()), (before, since)));
-            Instant::now()
-        });
-        MODE.set((mode, booking));
+        if SINCE.get().is_some() {
+            with_workers(|workers| workers.book(CpuId(CPU.get()), before));
+        }
+        MODE.set(mode);
         MOMENT.set(if mode == Mode::Kernel { Moment::Unread } else { Moment::Passes });
         before
     }
@@ -430,6 +441,7 @@ impl Platform for Native {
         with_workers(|workers| workers.interrupt(target, interrupts));
     }
 
+    #[inline]
     fn interrupt_pending() -> bool {
         with_worker(|workers, worker| {
             // Relaxed: a hint; `take_interrupts` acquires.

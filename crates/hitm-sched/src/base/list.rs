@@ -116,6 +116,19 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
         self.insert_before(self.first(), new);
     }
 
+    /// Puts `new`, which is in no list, in the place of `old`.
+    #[track_caller]
+    pub(crate) fn replace(&self, old: TaskId, new: TaskId) {
+        let (old, links) = ((self.links_of)(old), (self.links_of)(new));
+        let (next, prev) = (old.next.get(), old.prev.get());
+        links.next.set(next);
+        links.prev.set(prev);
+        self.at(task(prev)).next.set(link(Some(new)));
+        self.at(task(next)).prev.set(link(Some(new)));
+        old.next.set(UNLINKED);
+        old.prev.set(UNLINKED);
+    }
+
     /// Removes `old`. Does nothing when it is not in the list.
     #[track_caller]
     pub(crate) fn remove(&self, old: TaskId) {
@@ -231,6 +244,11 @@ mod tests {
         list.remove(TaskId(2));
         check(&[1, 4]);
         assert_eq!((list.prev(None), list.prev(Some(TaskId(1)))), (Some(TaskId(4)), None));
+        for [old, new] in [[1, 3], [4, 0], [3, 1], [0, 4]] {
+            list.replace(TaskId(old), TaskId(new));
+            assert!(!places[old as usize].is_linked());
+        }
+        check(&[1, 4]);
         list.remove(TaskId(1));
         list.remove(TaskId(4));
         assert!(list.is_empty());

@@ -143,6 +143,20 @@ impl<M: Memory> RtQueue<M> {
         self.rr_nr_running.set(self.rr_nr_running.get() - task.round_robin());
     }
 
+    /// Puts `new`, which is on no queue, in the place of `old`. Both have one priority.
+    pub(crate) fn replace(&self, tasks: &TaskTable<M>, old: TaskId, new: TaskId) {
+        let (gone, come) = (tasks.get(old), tasks.get(new));
+        self.list(tasks, come.prio()).replace(old, new);
+        gone.on_list.set(0);
+        gone.on_rq.set(0);
+        come.on_list.set(1);
+        come.on_rq.set(1);
+        let (before, after) = (gone.round_robin(), come.round_robin());
+        if before != after {
+            self.rr_nr_running.set(self.rr_nr_running.get() - before + after);
+        }
+    }
+
     /// Moves `id`, which is queued, behind or before the tasks of its priority.
     pub(crate) fn requeue(&self, tasks: &TaskTable<M>, id: TaskId, at_head: bool) {
         let list = self.list(tasks, tasks.get(id).prio());

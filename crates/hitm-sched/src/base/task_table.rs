@@ -35,6 +35,9 @@ fn new_chunk<M: Memory>() -> Chunk<M> {
 /// again.
 #[derive(Debug)]
 pub(crate) struct TaskTable<M: Memory> {
+    /// The slots of the first numbers. They are given out first, so nearly all look-ups end here.
+    first: Chunk<M>,
+    /// The others, by chunk. The first of these chunks is never made.
     chunks: Box<[OnceLock<Chunk<M>>]>,
     slots: IdAllocator<M, Slots>,
 }
@@ -52,7 +55,8 @@ impl Numbered for Slots {
 
 impl<M: Memory> TaskTable<M> {
     pub(crate) fn new(topology: &Topology) -> Self {
-        Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: IdAllocator::new(topology) }
+        let chunks = (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect();
+        Self { first: new_chunk(), chunks, slots: IdAllocator::new(topology) }
     }
 
     #[inline]
@@ -64,7 +68,10 @@ impl<M: Memory> TaskTable<M> {
     #[inline]
     fn made(&self, id: TaskId) -> Option<&Slot<M>> {
         let index = id.0 as usize;
-        self.chunks[index / CHUNK].get()?[index % CHUNK].get()
+        match self.first.get(index) {
+            Some(slot) => slot.get(),
+            None => self.chunks[index / CHUNK].get()?[index % CHUNK].get(),
+        }
     }
 
     #[inline]
@@ -73,6 +80,7 @@ impl<M: Memory> TaskTable<M> {
     }
 
     /// Returns the CPUs where `id` may run.
+    #[inline]
     pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
         &self.slot(id).allowed
     }
@@ -88,8 +96,11 @@ impl<M: Memory> TaskTable<M> {
     ) -> Option<TaskId> {
         let id = TaskId(self.slots.try_take(here)?);
         let index = id.0 as usize;
-        let chunk = self.chunks[index / CHUNK].get_or_init(new_chunk);
-        let slot = chunk[index % CHUNK].get_or_init(|| Slot {
+        let place = match self.first.get(index) {
+            Some(place) => place,
+            None => &self.chunks[index / CHUNK].get_or_init(new_chunk)[index % CHUNK],
+        };
+        let slot = place.get_or_init(|| Slot {
             task: Placed::new(Task::new(), Some(index), Some(topology.cpu(cpu).node)),
             allowed: CpuMask::new("task_cpus_mask", Some(index), topology, &CpuSet::new()),
             fair: OnceLock::new(),

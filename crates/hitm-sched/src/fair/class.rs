@@ -127,6 +127,13 @@ impl<P: Platform> Fair<P> {
         self.rank_on(state, rq.cpu, curr)
     }
 
+    /// Returns whether the fair tasks of `cpu` run before the real-time ones. The caller holds the
+    /// CPU's lock.
+    #[inline]
+    pub(crate) fn is_served(&self, cpu: CpuId) -> bool {
+        self.class.get().is_some_and(|class| class.queues[cpu].served.get() != 0)
+    }
+
     /// As [`rank`](Self::rank), without the lock: a hint.
     #[inline]
     #[track_caller]

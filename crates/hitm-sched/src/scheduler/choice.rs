@@ -13,6 +13,7 @@ use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
 use crate::shipped::Shipped;
+use crate::shipped::run_next::RunNext;
 use crate::shipped::searchers::Searchers;
 use crate::shipped::urgent::UrgentTasks;
 
@@ -49,6 +50,15 @@ impl<P: Platform> Scheduler<P> {
         match &self.way {
             Way::Linux => None,
             Way::Shipped(own) => own.urgent.as_ref(),
+        }
+    }
+
+    /// Returns the tasks that take their waker's place, there too.
+    #[inline]
+    pub(crate) fn run_next(&self) -> Option<&RunNext<P>> {
+        match &self.way {
+            Way::Linux => None,
+            Way::Shipped(own) => own.run_next.as_ref(),
         }
     }
 

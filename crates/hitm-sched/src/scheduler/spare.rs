@@ -55,7 +55,7 @@ impl<P: Platform> Scheduler<P> {
         self.fair.rank_on(&self.state, here, curr) <= self.state.tasks.get(id).prio()
             && self.state.tasks.allowed(id).contains(here)
             && self.rd.active.contains(here)
-            && self.fair.groups.where_held(&self.state, id).is_none()
+            && (!self.fair.groups.has_real_time_limits() || self.fair.groups.where_held(&self.state, id).is_none())
     }
 
     /// Acts on the wakeup of `id`, which this CPU, that of `rq`, keeps. Returns a CPU to call.
@@ -136,6 +136,7 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         let mut rq = self.state.lock(P::current_cpu());
+        self.queue_next(&rq);
         let called = self.spare(&mut rq);
         drop(rq);
         self.interrupt_called(called);

@@ -30,6 +30,13 @@ use crate::scheduler::{Scheduler, SwitchReason};
 impl<P: Platform> Scheduler<P> {
     pub(crate) fn switch_task(&self, why: SwitchReason) -> Option<TaskId> {
         let mut rq = self.state.lock(P::current_cpu());
+        if let Some(next) = self.hand_over(&mut rq, why) {
+            self.run_balance(&mut rq);
+            if rq.nr_running.get() > 1 {
+                self.spare_behind(rq, Some(next), false);
+            }
+            return Some(next);
+        }
         rq.clear_need_resched();
         self.fair.groups.charge_real_time(&self.state, &rq);
         let prev = rq.curr();

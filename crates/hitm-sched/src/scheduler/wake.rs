@@ -6,6 +6,7 @@
 //! pass the task on by an interrupt instead.
 
 use hitm_memory::{PlainWord, Platform};
+use hitm_topology::CpuId;
 
 use crate::base::attributes::WakeHint;
 use crate::base::numbers::TaskId;
@@ -41,7 +42,14 @@ impl<P: Platform> Scheduler<P> {
         task.wait_off_cpu();
         self.state.stats.add(Count::Wake);
         let stays = self.keeps(id, flags);
+        if stays && self.offer_next(id) {
+            return;
+        }
         let mut rq = self.queue_for(id, flags, stays);
+        if stays && rq.cpu == P::current_cpu() {
+            // That task came first.
+            self.queue_next(&rq);
+        }
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
         if stays && rq.cpu == P::current_cpu() && rq.curr().is_some() {
@@ -64,18 +72,25 @@ impl<P: Platform> Scheduler<P> {
             let before = task.cpu();
             let chosen = if stays { P::current_cpu() } else { self.select(id, before, flags) };
             let chosen = self.nearest_active(id, chosen);
-            if chosen != before {
-                self.state.stats.add(Count::Migration);
-                self.fair.groups.remove_load(&self.state, before, id);
-                task.cpu.set(chosen.0);
-                self.fair.groups.follow_group(&self.state, id, chosen);
-                self.ids.leave_cpu(&self.state, id, before);
-            }
+            self.go_to(id, before, chosen);
             let rq = self.state.lock(chosen);
             if rq.online.get() != 0 {
                 return rq;
             }
             // The CPU went offline after it was chosen.
+        }
+    }
+
+    /// `id`, which is on no queue and whose `pi_lock` the caller holds, was a task of `before` and
+    /// is one of `cpu` from now on.
+    #[inline]
+    pub(super) fn go_to(&self, id: TaskId, before: CpuId, cpu: CpuId) {
+        if cpu != before {
+            self.state.stats.add(Count::Migration);
+            self.fair.groups.remove_load(&self.state, before, id);
+            self.state.tasks.get(id).cpu.set(cpu.0);
+            self.fair.groups.follow_group(&self.state, id, cpu);
+            self.ids.leave_cpu(&self.state, id, before);
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod floor;
 pub(crate) mod hints;
 pub(crate) mod ids;
 pub(crate) mod near;
+pub(crate) mod run_next;
 pub(crate) mod searchers;
 pub(crate) mod urgent;
 pub(crate) mod waiting;
@@ -13,13 +14,14 @@ pub(crate) mod waiting;
 use hitm_memory::Memory;
 use hitm_topology::Topology;
 
+use self::run_next::RunNext;
 use self::searchers::Searchers;
 use self::urgent::UrgentTasks;
 use self::waiting::Waiting;
 
 /// Where real-time tasks wait and which CPUs can run them, as hitm's own scheduler knows it.
 /// [`announce`] has the advertisements, [`near`] the search, [`searchers`] the idle CPUs,
-/// [`urgent`] the tasks that any CPU may take.
+/// [`urgent`] the tasks that any CPU may take, [`run_next`] those that take their waker's place.
 #[derive(Debug)]
 pub(crate) struct Shipped<M: Memory> {
     pub(crate) waiting: Waiting<M>,
@@ -27,6 +29,8 @@ pub(crate) struct Shipped<M: Memory> {
     pub(crate) searchers: Option<Searchers<M>>,
     /// The urgent tasks that their CPUs have not begun, there too.
     pub(crate) urgent: Option<UrgentTasks<M>>,
+    /// The task that each CPU runs next, there too.
+    pub(crate) run_next: Option<RunNext<M>>,
 }
 
 impl<M: Memory> Shipped<M> {
@@ -35,6 +39,7 @@ impl<M: Memory> Shipped<M> {
             waiting: Waiting::new(topology),
             searchers: keeps_wakeups.then(|| Searchers::new(topology)),
             urgent: keeps_wakeups.then(|| UrgentTasks::new(topology)),
+            run_next: keeps_wakeups.then(|| RunNext::new(topology)),
         }
     }
 }

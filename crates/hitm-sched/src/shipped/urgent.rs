@@ -91,6 +91,7 @@ impl<M: Memory> UrgentTasks<M> {
         }
     }
 
+    #[inline]
     fn word(&self, cpu: CpuId) -> &M::Atomic<u32> {
         &self.by_llc[self.llc_of[cpu.index()] as usize].word
     }
@@ -104,6 +105,7 @@ impl<M: Memory> UrgentTasks<M> {
     }
 
     /// Returns the task that is named to `cpu`.
+    #[inline]
     pub(crate) fn named_to(&self, cpu: CpuId) -> Option<Named> {
         Named::of_word(self.word(cpu).load(HINT))
     }

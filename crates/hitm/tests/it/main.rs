@@ -41,6 +41,7 @@ mod queue;
 mod order;
 mod preempt;
 mod priority;
+mod run_next;
 mod slices;
 mod urgent;
 

@@ -1,0 +1,112 @@
+//! Handing a CPU over from a task that waits to the equal that it has woken: see
+//! [`run_next`](crate::shipped::run_next).
+//!
+//! **Protocol.** (1) A wakeup or a spawn by the polled task offers the woken task, if the two are
+//! equal real-time tasks and nothing else waits on the CPU. (2) The next switch hands over: if the
+//! polled task blocks or ends, and nothing more urgent has come, the offered task takes its place
+//! in the list of their priority. No count, level or advertisement changes. (3) Otherwise the
+//! offered task is queued, directly behind the running task: whatever else waits came later. A
+//! checkpoint, a second wakeup, a change of the task, and the CPU's going offline queue it too.
+
+use hitm_memory::{PathCost, PlainWord, Platform};
+
+use crate::base::journal::Entry;
+use crate::base::numbers::TaskId;
+use crate::base::rq::RqGuard;
+use crate::base::stats::Count;
+use crate::scheduler::{Scheduler, SwitchReason};
+
+impl<P: Platform> Scheduler<P> {
+    /// Does step 1 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
+    /// whether the CPU runs it next.
+    pub(super) fn offer_next(&self, id: TaskId) -> bool {
+        let (Some(next), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
+        let here = P::current_cpu();
+        let (rq, task) = (&self.state.rqs[here], self.state.tasks.get(id));
+        // Peeks: what another CPU changes just now comes after this wakeup.
+        let is_alone = rq.nr_running.peek() == 1 && !rq.needs_resched() && next.peek(here).is_none();
+        let prio = task.prio();
+        let is_equal = || rq.curr().is_some_and(|curr| self.state.tasks.get(curr).prio() == prio);
+        if !is_alone || !prio.is_real_time() || !is_equal() || self.fair.groups.has_real_time_limits() {
+            return false;
+        }
+        self.go_to(id, task.cpu(), here);
+        task.transition_to_runnable();
+        next.offer(here, id);
+        searchers.set_keeps(here, true);
+        true
+    }
+
+    /// Does step 2 for the calling CPU, whose queue is `rq`. Returns the task that runs now, unless
+    /// the CPU has to choose. Then the offered task, if there was one, is queued.
+    #[inline]
+    pub(super) fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
+        let next = self.run_next()?.peek(rq.cpu)?;
+        let prev = rq.curr()?;
+        if !self.can_hand_over(rq, prev, next) || !self.gives_up(prev, why) {
+            self.queue_next(rq);
+            if rq.online.get() == 0 {
+                // The CPU went offline after the offer.
+                self.expel(rq, next);
+            }
+            return None;
+        }
+        self.run_next()?.take(rq);
+        self.searchers()?.set_keeps(rq.cpu, false);
+        let (left, begun) = (self.state.tasks.get(prev), self.state.tasks.get(next));
+        self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
+        self.state.stats.note(|| Entry::Comes(rq.cpu, next));
+        rq.rt.replace(&self.state.tasks, prev, next);
+        self.ids.arrive(&self.state, rq, next);
+        self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
+        begun.set_on_cpu();
+        rq.set_curr(Some(next));
+        self.state.stats.note(|| Entry::Runs(rq.cpu, Some(next)));
+        rq.nr_switches.set(rq.nr_switches.get() + 1);
+        self.state.stats.add(Count::ContextSwitch);
+        self.ids.switch(&self.state, rq, Some(prev), why == SwitchReason::Exit, Some(next));
+        P::charge(PathCost::Switch);
+        left.clear_on_cpu();
+        Some(next)
+    }
+
+    /// Returns whether `next` may take the place of `prev`: nothing is more urgent, and neither may
+    /// have changed since the offer in a way that the queue must know of.
+    fn can_hand_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, next: TaskId) -> bool {
+        let prio = self.state.tasks.get(next).prio();
+        !rq.needs_resched()
+            && rq.online.get() != 0
+            && prio.is_real_time()
+            && rq.highest() == prio
+            && rq.rt.list(&self.state.tasks, prio).first() == Some(prev)
+            && self.state.tasks.allowed(next).contains(rq.cpu)
+            && !self.fair.groups.has_real_time_limits()
+            && !self.fair.is_served(rq.cpu)
+            && self.urgent().is_none_or(|urgent| urgent.named_to(rq.cpu).is_none())
+    }
+
+    /// `prev` waits or ends. Returns false if it does not: it lets others run, or was woken.
+    fn gives_up(&self, prev: TaskId, why: SwitchReason) -> bool {
+        let task = self.state.tasks.get(prev);
+        match why {
+            SwitchReason::Block => task.transition_to_sleeping(),
+            SwitchReason::Exit => {
+                task.transition_to_dead();
+                true
+            }
+            SwitchReason::Yield | SwitchReason::Preempt => false,
+        }
+    }
+
+    /// Does step 3: queues the task that the CPU of `rq` was to run next, if there is one.
+    pub(super) fn queue_next(&self, rq: &RqGuard<'_, P>) {
+        let Some(id) = self.run_next().and_then(|next| next.take(rq)) else { return };
+        self.enqueue(rq, id, true);
+        // Only the running task came before it.
+        if let Some(curr) = rq.curr()
+            && self.state.tasks.get(curr).prio() == self.state.tasks.get(id).prio()
+        {
+            self.requeue(rq, curr, true);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The task that a CPU runs next: it takes the place of the task that woke it, without going
+//! through the queue.
+//!
+//! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
+//! one exchange of two tasks under one lock at the switch.
+//!
+//! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
+//! task overtake those that wait. Here a task comes to this place only if nothing waits on the
+//! CPU's queue, so the order of arrival holds.
+//!
+//! **State.** A word for each CPU: a task's number plus 1, or 0. The task in it is awake and on no
+//! queue.
+//!
+//! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if the
+//! word is empty. [`take`](RunNext::take): under the lock of the CPU's queue, by that CPU at its
+//! next switch or checkpoint, by whoever changes the task, or by whoever takes the CPU offline. So
+//! a task leaves the word once.
+//!
+//! **Memory ordering.** All operations are Relaxed. A change of the task holds its `pi_lock`, so it
+//! sees an offer that came before. Takers exclude each other by the queue's lock.
+//!
+//! The model checker runs this word: `run_next/loom.rs`.
+//!
+//! **Cost.** The CPU's own line.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Memory, PerCpu, described};
+use hitm_topology::{CpuId, Topology};
+
+use crate::base::numbers::TaskId;
+use crate::base::rq::RqGuard;
+
+described! {
+    /// The task that one CPU runs next.
+    pub(crate) struct NextTask<M: Memory> as "run_next" {
+        /// The task, counted from 1; 0 for none. Written by the CPU, and by changes of the task.
+        task: M::Atomic<u32>,
+    }
+}
+
+/// The task that each CPU runs next.
+pub(crate) struct RunNext<M: Memory> {
+    cpus: PerCpu<M, NextTask<M>>,
+}
+
+/// Relaxed: see the module's documentation.
+const LOCKED: Ordering = Ordering::Relaxed;
+
+impl<M: Memory> RunNext<M> {
+    /// Creates the words of CPUs that have no such task.
+    pub(crate) fn new(topology: &Topology) -> Self {
+        Self { cpus: PerCpu::new(topology, |_| NextTask { task: M::Atomic::new(0) }) }
+    }
+
+    /// Returns the task that `cpu` runs next: exact for the CPU itself or under its queue's lock,
+    /// unless another CPU changes the task just now.
+    #[inline]
+    pub(crate) fn peek(&self, cpu: CpuId) -> Option<TaskId> {
+        self.cpus[cpu].task.load(LOCKED).checked_sub(1).map(TaskId)
+    }
+
+    /// `cpu`, which calls, runs `id` next. It has no such task yet. The caller holds the task's
+    /// `pi_lock`.
+    #[inline]
+    pub(crate) fn offer(&self, cpu: CpuId, id: TaskId) {
+        self.cpus[cpu].task.store(id.0 + 1, LOCKED);
+    }
+
+    /// Takes the task that the CPU of `rq` runs next.
+    #[inline]
+    pub(crate) fn take(&self, rq: &RqGuard<'_, M>) -> Option<TaskId> {
+        let id = self.peek(rq.cpu)?;
+        self.cpus[rq.cpu].task.store(0, LOCKED);
+        Some(id)
+    }
+}
+
+impl<M: Memory> fmt::Debug for RunNext<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunNext").finish_non_exhaustive()
+    }
+}
+
+// Miri cannot run the model checker's coroutines.
+#[cfg(all(test, not(miri)))]
+mod loom;

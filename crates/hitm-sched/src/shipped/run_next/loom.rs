@@ -1,0 +1,94 @@
+//! Model checks of the word: the offered task is queued or run once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use expect_test::expect;
+use hitm_loom::{Defect, FaultKind, Loom, Model, Op, Row, Site, require, table, thread};
+use hitm_memory::{AtomicWord, Memory, RawSpinLock};
+use hitm_topology::CpuId;
+
+use super::RunNext;
+use crate::base::numbers::TaskId;
+use crate::base::rq::{RqGuard, RunQueue};
+
+const CPU: CpuId = CpuId(0);
+const TASK: TaskId = TaskId(6);
+
+struct World {
+    next: RunNext<Loom>,
+    queue: RunQueue<Loom>,
+    /// The task's.
+    pi_lock: RawSpinLock<Loom>,
+    /// How often the task left the word.
+    left: <Loom as Memory>::Atomic<u32>,
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        let topology = hitm_topology::parse("core:1 pu:1").expect("a CPU");
+        let (next, queue) = (RunNext::new(&topology), RunQueue::new());
+        Arc::new(Self { next, queue, pi_lock: RawSpinLock::new(), left: AtomicWord::new(0) })
+    }
+
+    /// The CPU offers the task and switches.
+    fn run(&self) {
+        let pi = self.pi_lock.lock();
+        self.next.offer(CPU, TASK);
+        drop(pi);
+        self.take();
+    }
+
+    /// Another CPU changes the task. Returns whether it has taken the task out of the word.
+    fn change(&self) -> bool {
+        let _pi = self.pi_lock.lock();
+        self.take()
+    }
+
+    fn take(&self) -> bool {
+        let rq = RqGuard::lock(&self.queue, CPU);
+        let is_taken = self.next.take(&rq).is_some();
+        if is_taken {
+            // Relaxed: counted; the threads are joined before it is read.
+            self.left.fetch_add(1, Ordering::Relaxed);
+        }
+        is_taken
+    }
+}
+
+/// A CPU offers a task and switches, while another CPU changes that task.
+fn once() -> Model {
+    Model::new("run_next: a task leaves the word once", || {
+        let world = World::new();
+        let changes = world.clone();
+        let changes = thread::spawn(move || changes.change());
+        world.run();
+        changes.join().expect("threads return");
+        // Relaxed: the threads have ended.
+        let left = world.left.load(Ordering::Relaxed);
+        require(left == 1, format_args!("it left {left} times"));
+        require(world.next.peek(CPU).is_none(), "the word is empty");
+    })
+}
+
+#[test]
+fn a_task_leaves_the_word_once() {
+    once().check();
+}
+
+#[test]
+fn a_broken_word_is_noticed() {
+    let site = |op, order| Site::new("src/shipped/run_next.rs", op, order);
+    let row = |name, defect| Row { name, defect, model: once(), caught_by: FaultKind::Property };
+    let lock = Site::new("src/lock.rs", Op::Store, Ordering::Release);
+    let rows = [
+        row("the offer is lost", Defect::lose(site(Op::Store, Ordering::Relaxed))),
+        row("a lock publishes nothing", Defect::relax(lock)),
+    ];
+    expect![[r#"
+        defect                   | property                              | caught by
+        the offer is lost        | run_next: a task leaves the word once | loom, property
+        a lock publishes nothing | run_next: a task leaves the word once | loom, property
+    "#]]
+    .assert_eq(&table(&rows));
+}

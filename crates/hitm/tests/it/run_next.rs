@@ -1,0 +1,152 @@
+//! A task that an equal has woken takes its place, and no other task notices.
+
+use hitm::{CpuSet, Handle, JoinHandle, Priority};
+use hitm_topology::CpuId;
+
+use crate::host::Host;
+use crate::stage::{Diary, Gate, HIGH, LOW, SAME, joined, on_cpu, on_first_cpu, pinned};
+
+every_host!(
+    the_second_equal_that_is_woken_comes_second,
+    an_equal_that_comes_from_elsewhere_comes_second,
+    a_task_that_becomes_urgent_runs_at_the_next_checkpoint,
+    a_task_that_becomes_less_urgent_lets_others_go_first,
+    a_task_that_was_aborted_ends,
+    a_task_that_yields_comes_second,
+    a_task_leaves_a_cpu_that_goes_offline,
+    two_that_wake_each_other_do_not_starve_a_third,
+);
+
+/// An equal of the calling task on the first CPU, which has parked and notes `name` once it runs
+/// again.
+async fn parked<H: Host>(handle: &Handle<H>, diary: &Diary<char>, name: char) -> JoinHandle<H, ()> {
+    let (me, diary) = (handle.clone(), diary.clone());
+    let task = handle.spawn(pinned(SAME), async move {
+        me.park().await;
+        diary.note(name);
+    });
+    handle.yield_now().await;
+    task
+}
+
+async fn the_second_equal_that_is_woken_comes_second<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let (a, b) = (parked(&handle, &diary, 'a').await, parked(&handle, &diary, 'b').await);
+        b.unpark();
+        a.unpark();
+        joined(a).await;
+        joined(b).await;
+        assert_eq!(diary.take(), ['b', 'a']);
+    })
+    .await;
+}
+
+async fn an_equal_that_comes_from_elsewhere_comes_second<H: Host>(handle: Handle<H>) {
+    if handle.topology().cpus() == 1 {
+        return;
+    }
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let a = parked(&handle, &diary, 'a').await;
+        a.unpark();
+        let notes = diary.clone();
+        let (spawns, done) = (handle.clone(), Gate::new(&handle));
+        let opens = done.clone();
+        let from_elsewhere = handle.spawn(on_cpu(1, HIGH), async move {
+            let b = spawns.spawn(pinned(SAME), async move { notes.note('b') });
+            opens.open();
+            joined(b).await;
+        });
+        done.pass().await;
+        joined(a).await;
+        joined(from_elsewhere).await;
+        assert_eq!(diary.take(), ['a', 'b']);
+    })
+    .await;
+}
+
+async fn a_task_that_becomes_urgent_runs_at_the_next_checkpoint<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let a = parked(&handle, &diary, 'a').await;
+        a.unpark();
+        handle.set_priority_of(&a, Priority::fifo(HIGH));
+        assert!(diary.take().is_empty(), "it waits until this task makes way");
+        handle.checkpoint().await;
+        assert_eq!(diary.take(), ['a']);
+        joined(a).await;
+    })
+    .await;
+}
+
+async fn a_task_that_becomes_less_urgent_lets_others_go_first<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let (a, b) = (parked(&handle, &diary, 'a').await, parked(&handle, &diary, 'b').await);
+        a.unpark();
+        handle.set_priority_of(&a, Priority::fifo(LOW));
+        b.unpark();
+        joined(b).await;
+        joined(a).await;
+        assert_eq!(diary.take(), ['b', 'a']);
+    })
+    .await;
+}
+
+async fn a_task_that_was_aborted_ends<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let a = parked(&handle, &diary, 'a').await;
+        a.unpark();
+        a.abort();
+        assert!(a.await.is_err_and(|error| error.is_aborted()));
+        assert!(diary.take().is_empty());
+    })
+    .await;
+}
+
+async fn a_task_that_yields_comes_second<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let a = parked(&handle, &diary, 'a').await;
+        a.unpark();
+        handle.yield_now().await;
+        assert_eq!(diary.take(), ['a']);
+        joined(a).await;
+    })
+    .await;
+}
+
+async fn a_task_leaves_a_cpu_that_goes_offline<H: Host>(handle: Handle<H>) {
+    if handle.topology().cpus() == 1 {
+        return;
+    }
+    let main = handle.clone();
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let a = parked(&handle, &diary, 'a').await;
+        handle.set_cpus_of(&a, &handle.topology().cpu_ids().collect::<CpuSet>());
+        a.unpark();
+        assert!(handle.set_offline(CpuId(0)));
+        joined(a).await;
+        assert_eq!(diary.take(), ['a']);
+    })
+    .await;
+    main.set_online(CpuId(0));
+}
+
+/// This task and one that it spawns and joins hand the CPU to each other, while a third waits.
+async fn two_that_wake_each_other_do_not_starve_a_third<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let joins = async || joined(handle.spawn(pinned(SAME), async {})).await;
+        joins().await;
+        let notes = diary.clone();
+        let third = handle.spawn(pinned(SAME), async move { notes.note('c') });
+        joins().await;
+        assert_eq!(diary.take(), ['c'], "it came before the other");
+        joined(third).await;
+    })
+    .await;
+}
