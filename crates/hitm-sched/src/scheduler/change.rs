@@ -106,8 +106,8 @@ impl<P: Platform> Scheduler<P> {
         self.run_balance(&mut rq);
     }
 
-    /// Dequeues the task, changes it, and enqueues it. The caller holds its `pi_lock`. A running task stays at the head of its
-    /// priority. For a waiting task it defers a push.
+    /// Dequeues the task, changes it, and enqueues it. The caller holds its `pi_lock`. A running
+    /// task stays at the head of its priority. For a waiting task it defers a push.
     pub(crate) fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
         let task = self.state.tasks.get(id);
         if self.run_next().is_some_and(|next| next.peek(rq.cpu) == Some(id)) {
