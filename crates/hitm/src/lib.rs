@@ -50,6 +50,7 @@ mod change;
 pub mod compat;
 mod contain;
 pub mod diagnostics;
+pub mod fork_join;
 mod group;
 mod host;
 mod interval;
@@ -94,6 +95,7 @@ pub use blocking::block_in_place;
 #[cfg(feature = "blocking")]
 pub use blocking::spawn_blocking;
 pub use builder::Builder;
+pub use fork_join::join;
 pub use group::{Group, GroupThrottle};
 pub use interval::{Interval, MissedTicks};
 pub use join::{JoinError, JoinHandle};

@@ -90,7 +90,7 @@ impl<P: Platform> Handle<P> {
     }
 
     /// Takes pending interrupts and returns whether the calling task must leave the CPU.
-    fn must_make_way(&self) -> bool {
+    pub(crate) fn must_make_way(&self) -> bool {
         let cpu = self.0.current_cpu();
         in_kernel::<P, _>(|| {
             if worker::take_interrupts(&self.0).contains(Interrupts::CONTROL) {

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::time::Instant;
 
 use async_channel::{Receiver, Sender, bounded, unbounded};
+use hitm::{NativeRuntime, Priority};
 
 use crate::cases::{Contender, Size, nanos_each, nanos_since};
 use crate::rivals::{AsyncExecutor, Hitm, Rival, StaticExecutor, Tokio, threads};
@@ -61,10 +62,11 @@ pub(crate) const ALL: [crate::cases::Case; 13] = [
     ("web_server", |case, size| suite(case, size, &contenders!(web_server))),
     ("million", |case, size| suite(case, size, &contenders!(million))),
     ("fork_join", |case, size| {
-        let contenders: [Contender<f64>; 4] = [
-            ("hitm", fork_join::<Hitm>),
-            ("hitm, fair", fork_join::<Hitm<true>>),
-            ("tokio", fork_join::<Tokio>),
+        let contenders: [Contender<f64>; 5] = [
+            ("hitm", |size| fork_join_hitm(size, Priority::default())),
+            ("hitm, fair", |size| fork_join_hitm(size, Priority::fair(0))),
+            ("hitm, tasks", fork_join::<Hitm>),
+            ("tokio, tasks", fork_join::<Tokio>),
             ("rayon", fork_join_rayon),
         ];
         compare(case, size, &contenders);
@@ -351,6 +353,25 @@ fn fork_join<R: Rival>(size: Size) -> f64 {
     inside::<R, _>(calls(n), |handle| async move {
         black_box(fib::<R>(handle, n).await);
     })
+}
+
+/// The same recursion by closures.
+fn fork_join_hitm(size: Size, priority: Priority) -> f64 {
+    fn fib(n: u64) -> u64 {
+        if n < 2 {
+            return n;
+        }
+        let (one, other) = hitm::join(|| fib(n - 1), || fib(n - 2));
+        one + other
+    }
+    let n = if size.rounds == 1 { 5 } else { FIB };
+    let runtime = NativeRuntime::with_cpus(threads()).expect("threads");
+    let task = runtime.handle().spawn(priority, async move {
+        let start = Instant::now();
+        black_box(fib(n));
+        nanos_since(start)
+    });
+    nanos_each(calls(n), runtime.block_on(task).expect("it does not panic"))
 }
 
 fn fork_join_rayon(size: Size) -> f64 {

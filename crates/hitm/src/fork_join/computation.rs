@@ -1,0 +1,380 @@
+//! A computation: the jobs of the joins and scopes that one task begins, and the workers that run
+//! them.
+//!
+//! **Roles.** A *participant* is a worker that runs jobs of the computation now. It has a *seat*: a
+//! deque, whose other end all participants steal from. The task that began is a participant for the
+//! time of its outermost join. *Helpers* are tasks that were spawned for the computation, with the
+//! options of the task that began. So the scheduler decides when and where they run, by the same
+//! priority, group and workers, and a stolen job runs on behalf of a task with these.
+//!
+//! **Protocol.** (1) A participant that puts a job into its deque looks at `crew`: if no helper
+//! searches and there may be more of them, it counts one in that searches, and spawns it. (2) A
+//! helper that finds a job does not search while it runs the job; before, it does as in (1), since
+//! there may be more jobs. (3) A helper that has found nothing for [`PATIENCE`] counts itself out,
+//! (4) looks once more, and ends.
+//!
+//! **No lost jobs.** The thread that puts a job into its deque takes it out again itself, unless it
+//! was stolen. So a helper that does not come costs time, never a result, and (1) needs no fence
+//! between the deque and `crew`: a helper that (4) has just missed the job is replaced at the next
+//! job.
+
+use std::cell::Cell;
+use std::hint::spin_loop;
+use std::ptr::null;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{park_timeout, yield_now};
+use std::time::{Duration, Instant};
+
+use crossbeam_deque::{Steal, Stealer, Worker};
+
+use super::job::{Job, Waiter};
+
+/// How long a helper searches in vain before it ends: about what spawning it and waking a worker
+/// costs, so that it loses no more time than it would have saved.
+pub(super) const PATIENCE: Duration = Duration::from_micros(50);
+
+/// A participant looks at its worker's interrupts once per so many jobs: a look may read the clock,
+/// which takes longer than a small job.
+const JOBS_PER_LOOK: u32 = 64;
+
+/// A waiter looks so often in a row.
+const SPINS: u32 = 64;
+/// Until so many looks, it offers the thread's time to other threads in between.
+const LOOKS_AWAKE: u32 = SPINS + 16;
+/// Then it sleeps, and looks for jobs to steal once per so long. The end of its wait wakes it.
+const SLEEP: Duration = Duration::from_micros(500);
+
+/// What the participants do to the runtime. Tests do without one.
+pub(super) trait Crew {
+    /// Returns how many helpers there may be.
+    fn most_helpers(&self) -> u32;
+    /// Spawns a helper, which the computation has counted in.
+    fn call_helper(&self);
+    /// Handles the interrupts of the worker, and lets other workers have the tasks that wait here.
+    fn look_around(&self);
+}
+
+/// A computation. It may serve several outermost joins of one task, one after the other.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Computation {
+    /// The number of helpers that search (high half) and of all helpers (low half). All
+    /// participants read it, so it is alone on its lines.
+    crew: AtomicU64,
+    rest: Rest,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Rest {
+    /// By seat. The first `made` are set.
+    stealers: Box<[OnceLock<Stealer<Job>>]>,
+    made: AtomicUsize,
+    /// Seats that no participant has. Their deques are empty.
+    free: Mutex<Vec<Seat>>,
+}
+
+/// A deque.
+#[derive(Debug)]
+struct Seat {
+    index: usize,
+    deque: Worker<Job>,
+}
+
+const ONE_HELPER: u64 = 1;
+const ONE_SEARCHES: u64 = 1 << 32;
+
+fn helpers(crew: u64) -> u32 {
+    crew as u32
+}
+
+fn searching(crew: u64) -> u64 {
+    crew >> 32
+}
+
+/// Returns whether another helper is wanted, if there may be `most`.
+#[inline]
+fn is_wanted(crew: u64, most: u32) -> bool {
+    searching(crew) == 0 && helpers(crew) < most
+}
+
+impl Computation {
+    /// Makes a computation on `workers` workers.
+    pub(super) fn new(workers: usize) -> Self {
+        let rest = Rest {
+            stealers: (0..workers).map(|_| OnceLock::new()).collect(),
+            made: AtomicUsize::new(0),
+            free: Mutex::default(),
+        };
+        Self { crew: AtomicU64::new(0), rest }
+    }
+
+    /// Returns the number of workers.
+    pub(super) fn workers(&self) -> usize {
+        self.rest.stealers.len()
+    }
+
+    /// Returns whether it has no helpers.
+    pub(super) fn has_no_helpers(&self) -> bool {
+        // Relaxed: after zero, the next participant alone counts helpers in.
+        self.crew.load(Ordering::Relaxed) == 0
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Seat>> {
+        // The lock covers a move, so the list is right even if a thread panicked meanwhile.
+        self.rest.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sit(&self) -> Seat {
+        if let Some(seat) = self.free().pop() {
+            return seat;
+        }
+        let deque = Worker::new_lifo();
+        // Relaxed: the `OnceLock` publishes the stealer; a number whose stealer is not there yet is
+        // skipped.
+        let index = self.rest.made.fetch_add(1, Ordering::Relaxed);
+        let place = self.rest.stealers.get(index).expect("a worker has one seat at a time");
+        place.set(deque.stealer()).expect("a seat is made once");
+        Seat { index, deque }
+    }
+
+    fn steal(&self, but: usize, start: usize) -> Option<Job> {
+        // Relaxed: as in `sit`.
+        let made = self.rest.made.load(Ordering::Relaxed);
+        let (before, after) = self.rest.stealers[..made].split_at(start % made.max(1));
+        let is_other = |stealer: &&Stealer<Job>| !std::ptr::eq(*stealer, self.stealer(but));
+        after.iter().chain(before).filter_map(OnceLock::get).filter(is_other).find_map(|stealer| {
+            loop {
+                match stealer.steal() {
+                    Steal::Success(job) => return Some(job),
+                    Steal::Empty => return None,
+                    Steal::Retry => spin_loop(),
+                }
+            }
+        })
+    }
+
+    fn stealer(&self, index: usize) -> &Stealer<Job> {
+        self.rest.stealers[index].get().expect("whoever sits has made it")
+    }
+
+    /// Counts a helper in that has counted itself out. There may be one too many for a while.
+    pub(super) fn count_in(&self) {
+        // Relaxed: as in `Participant::call`.
+        self.crew.fetch_add(ONE_HELPER + ONE_SEARCHES, Ordering::Relaxed);
+    }
+
+    /// Counts a helper out.
+    pub(super) fn count_out(&self) {
+        // Relaxed: as in `Participant::call`.
+        self.crew.fetch_sub(ONE_HELPER + ONE_SEARCHES, Ordering::Relaxed);
+    }
+
+    /// Searches for a job for a moment, and runs it. Returns whether there was one. A helper that
+    /// is counted in calls.
+    pub(super) fn help(&self, crew: &dyn Crew) -> bool {
+        participate(self, crew, |participant| {
+            let Some(job) = (0..SPINS).find_map(|_| {
+                spin_loop();
+                participant.steal()
+            }) else {
+                return false;
+            };
+            // Relaxed: as in `Participant::call`.
+            self.crew.fetch_sub(ONE_SEARCHES, Ordering::Relaxed);
+            participant.call_if_wanted();
+            job.execute();
+            // Jobs of scopes, which the job has left.
+            while let Some(job) = participant.pop() {
+                job.execute();
+            }
+            // Relaxed: as above.
+            self.crew.fetch_add(ONE_SEARCHES, Ordering::Relaxed);
+            true
+        })
+    }
+
+    /// Returns whether there is a job to steal.
+    pub(super) fn has_jobs(&self) -> bool {
+        // Relaxed: as in `sit`.
+        let made = self.rest.made.load(Ordering::Relaxed);
+        self.rest.stealers[..made].iter().filter_map(OnceLock::get).any(|stealer| !stealer.is_empty())
+    }
+}
+
+/// A worker that runs jobs, on this thread.
+pub(super) struct Participant<'a> {
+    computation: &'a Computation,
+    crew: &'a dyn Crew,
+    seat: &'a Seat,
+    most_helpers: u32,
+    /// Counts down to the next look at the worker's interrupts.
+    until_look: Cell<u32>,
+    /// The seat to steal from first next time.
+    start: Cell<usize>,
+}
+
+thread_local! {
+    /// What this thread participates in; null elsewhere. Set by [`set`] alone.
+    static PARTICIPANT: Cell<*const ()> = const { Cell::new(null()) };
+}
+
+/// Runs `f` while this thread's participant is the one at this address, or none for null.
+///
+/// # Safety
+/// The address is that of a [`Participant`] that lives during the call, or null.
+unsafe fn set<R>(participant: *const (), f: impl FnOnce() -> R) -> R {
+    /// Restores what was before, also when `f` panics.
+    struct Back(*const ());
+    impl Drop for Back {
+        fn drop(&mut self) {
+            PARTICIPANT.set(self.0);
+        }
+    }
+    let _back = Back(PARTICIPANT.replace(participant));
+    f()
+}
+
+/// Runs `f` with this thread's participant, if there is one.
+#[inline]
+pub(super) fn current<R>(f: impl FnOnce(Option<&Participant<'_>>) -> R) -> R {
+    // SAFETY: null, or the address of a participant that lives until `set`, of which this call is a
+    // part, restores what was before. The reference does not leave `f`.
+    f(unsafe { PARTICIPANT.get().cast::<Participant<'_>>().as_ref() })
+}
+
+/// Runs `f` with this thread as a participant. When `f` returns, it has taken all out of its deque
+/// that it put there.
+pub(super) fn participate<R>(
+    computation: &Computation,
+    crew: &dyn Crew,
+    f: impl FnOnce(&Participant<'_>) -> R,
+) -> R {
+    /// Gives the seat back, also when `f` panics.
+    struct Back<'a>(&'a Computation, Option<Seat>);
+    impl Drop for Back<'_> {
+        fn drop(&mut self) {
+            self.0.free().extend(self.1.take());
+        }
+    }
+    let seat = Back(computation, Some(computation.sit()));
+    let own = seat.1.as_ref().expect("it was put there");
+    let participant = Participant {
+        computation,
+        crew,
+        seat: own,
+        most_helpers: crew.most_helpers(),
+        until_look: Cell::new(JOBS_PER_LOOK),
+        start: Cell::new(own.index + 1),
+    };
+    // SAFETY: the participant lives during the call.
+    unsafe { set((&raw const participant).cast(), || f(&participant)) }
+}
+
+impl Participant<'_> {
+    /// Returns whether it participates in `computation`.
+    pub(super) fn is_in(&self, computation: *const ()) -> bool {
+        std::ptr::from_ref(self.computation).cast() == computation
+    }
+
+    /// The computation's address, which [`is_in`](Self::is_in) compares.
+    pub(super) fn computation(&self) -> *const () {
+        std::ptr::from_ref(self.computation).cast()
+    }
+
+    /// Puts a job into the deque, and calls a helper if one is wanted.
+    #[inline]
+    pub(super) fn push(&self, job: Job) {
+        self.seat.deque.push(job);
+        self.call_if_wanted();
+        match self.until_look.get() {
+            0 => self.look_around(),
+            left => self.until_look.set(left - 1),
+        }
+    }
+
+    #[inline]
+    fn call_if_wanted(&self) {
+        // Relaxed: the module's documentation says why an old value does no harm.
+        if is_wanted(self.computation.crew.load(Ordering::Relaxed), self.most_helpers) {
+            self.call();
+        }
+    }
+
+    /// Counts a helper in that searches, if one is wanted, and spawns it.
+    #[cold]
+    fn call(&self) {
+        let more = |crew| is_wanted(crew, self.most_helpers).then_some(crew + ONE_HELPER + ONE_SEARCHES);
+        // Relaxed: the word publishes nothing; spawning the helper does.
+        if self.computation.crew.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
+            self.crew.call_helper();
+        }
+    }
+
+    #[cold]
+    fn look_around(&self) {
+        self.until_look.set(JOBS_PER_LOOK);
+        self.crew.look_around();
+    }
+
+    /// Takes the newest job out of the own deque.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<Job> {
+        self.seat.deque.pop()
+    }
+
+    fn steal(&self) -> Option<Job> {
+        let start = self.start.get();
+        self.start.set(start.wrapping_add(1));
+        self.computation.steal(self.seat.index, start)
+    }
+
+    /// Waits, and runs jobs of the computation meanwhile.
+    #[cold]
+    pub(super) fn wait(&self, waiter: &Waiter) {
+        let mut looks = 0;
+        let mut sleeps = false;
+        while !waiter.is_done() {
+            if let Some(job) = self.pop().or_else(|| self.steal()) {
+                job.execute();
+                looks = 0;
+                continue;
+            }
+            looks += 1;
+            match looks {
+                ..=SPINS => spin_loop(),
+                ..=LOOKS_AWAKE => {
+                    self.look_around();
+                    yield_now();
+                }
+                _ => {
+                    if !sleeps {
+                        sleeps = true;
+                        if !waiter.sleeps() {
+                            return;
+                        }
+                    }
+                    // An interrupt of the worker unparks it too.
+                    park_timeout(SLEEP);
+                    self.look_around();
+                }
+            }
+        }
+    }
+}
+
+/// Measures how long a helper has found nothing.
+#[derive(Debug, Default)]
+pub(super) struct Patience(Option<Instant>);
+
+impl Patience {
+    /// Notes whether there was a job. Returns whether to go on.
+    pub(super) fn goes_on(&mut self, found: bool) -> bool {
+        if found {
+            self.0 = None;
+            return true;
+        }
+        self.0.get_or_insert_with(Instant::now).elapsed() < PATIENCE
+    }
+}
