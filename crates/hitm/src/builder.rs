@@ -8,6 +8,7 @@ use std::time::Duration;
 use hitm_sched::Mitigation;
 use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
+use crate::embedded::Embedded;
 use crate::metrics::{Metrics, SlowPoll};
 use crate::native::{NativeError, NativeRuntime};
 use crate::observe::{Observe, PanicPolicy};
@@ -43,6 +44,8 @@ pub struct Builder {
     slow: Option<(Duration, Report)>,
     settings: Settings,
     keeps_wakeups: bool,
+    #[cfg(unix)]
+    exposed: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug)]
@@ -122,7 +125,16 @@ impl fmt::Debug for Threads {
 impl Builder {
     pub(crate) fn new() -> Self {
         let (machine, mitigation) = (Machine::Available, Mitigation::shipped());
-        Self { machine, mitigation, metrics: false, slow: None, settings: Settings::default(), keeps_wakeups: true }
+        Self {
+            machine,
+            mitigation,
+            metrics: false,
+            slow: None,
+            settings: Settings::default(),
+            keeps_wakeups: true,
+            #[cfg(unix)]
+            exposed: None,
+        }
     }
 
     /// Makes as many threads as this process may use CPUs: the default. If the control group's
@@ -237,14 +249,50 @@ impl Builder {
         Self { metrics: true, slow: Some((limit, Report(Arc::new(report)))), ..self }
     }
 
+    /// Shows the metrics to other processes, at a Unix socket of this path: whoever connects gets the
+    /// text of [`MetricsSnapshot`](crate::MetricsSnapshot). `hitm top PATH` shows it, again and
+    /// again. A socket that an earlier process has left there is replaced. Dropping the runtime
+    /// removes it. Its permissions are those of a new file; a folder of the user's own keeps others
+    /// out. This turns [`metrics`](Self::metrics) on.
+    ///
+    /// ```
+    /// # use std::io::Read;
+    /// # use std::os::unix::net::UnixStream;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("service.metrics");
+    /// let runtime = hitm::NativeRuntime::builder().cpus(1).expose_metrics(&path).build().unwrap();
+    /// let mut page = String::new();
+    /// UnixStream::connect(&path).unwrap().read_to_string(&mut page).unwrap();
+    /// assert!(page.contains("hitm_cpus 1\n"));
+    /// ```
+    #[cfg(unix)]
+    pub fn expose_metrics(self, path: impl Into<std::path::PathBuf>) -> Self {
+        Self { metrics: true, exposed: Some(path.into()), ..self }
+    }
+
+    /// Makes a runtime with one CPU and no threads: the calling thread is its CPU whenever it says
+    /// so. Settings of the machine, of threads and of a socket for metrics are ignored.
+    #[must_use]
+    pub fn build_embedded(self) -> Embedded {
+        let topology = plain(1).unwrap_or_else(|error| panic!("a machine of one CPU: {error}"));
+        let (settings, mitigation) = self.parts(1);
+        Embedded::new(&topology, &mitigation, settings)
+    }
+
+    fn parts(self, cpus: usize) -> (Settings, Mitigation) {
+        let mut settings = self.settings;
+        settings.observe.metrics = self.metrics.then(|| Metrics::new(cpus, self.slow));
+        (settings, self.mitigation.keeping_wakeups(self.keeps_wakeups))
+    }
+
     /// Makes the runtime.
     ///
     /// # Errors
     /// When the number of CPUs is not 1 to 8,192 ([`MAX_CPUS`]), when the topology of this machine
-    /// cannot be read, or when a thread cannot be started.
+    /// cannot be read, when a thread cannot be started, or when a socket for metrics cannot be made.
     pub fn build(self) -> Result<NativeRuntime, NativeError> {
         let this = || Ok(Arc::new(hitm_topology::parse("this").map_err(NativeError::Topology)?));
-        let topology = match self.machine {
+        let topology = match &self.machine {
             Machine::This => this()?,
             Machine::Available => {
                 let topology = this()?;
@@ -253,13 +301,19 @@ impl Builder {
                     _ => topology,
                 }
             }
-            Machine::Cpus(cpus) => plain(cpus)?,
-            Machine::Topology(topology) => topology,
+            &Machine::Cpus(cpus) => plain(cpus)?,
+            Machine::Topology(topology) => topology.clone(),
         };
-        let mut settings = self.settings;
-        settings.observe.metrics = self.metrics.then(|| Metrics::new(topology.cpus(), self.slow));
-        let mitigation = self.mitigation.keeping_wakeups(self.keeps_wakeups);
-        NativeRuntime::new(topology, &mitigation, settings)
+        #[cfg(unix)]
+        let exposed = self.exposed.clone();
+        let (settings, mitigation) = self.parts(topology.cpus());
+        let runtime = NativeRuntime::new(topology, &mitigation, settings)?;
+        #[cfg(unix)]
+        let runtime = match exposed {
+            Some(path) => runtime.exposing(path)?,
+            None => runtime,
+        };
+        Ok(runtime)
     }
 }
 

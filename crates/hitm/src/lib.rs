@@ -50,6 +50,9 @@ mod change;
 pub mod compat;
 mod contain;
 pub mod diagnostics;
+mod embedded;
+#[cfg(unix)]
+mod exposed;
 pub mod fork_join;
 mod group;
 mod host;
@@ -95,6 +98,7 @@ pub use blocking::block_in_place;
 #[cfg(feature = "blocking")]
 pub use blocking::spawn_blocking;
 pub use builder::Builder;
+pub use embedded::Embedded;
 pub use fork_join::join;
 pub use group::{Group, GroupThrottle};
 pub use interval::{Interval, MissedTicks};

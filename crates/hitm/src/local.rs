@@ -256,6 +256,14 @@ impl Local {
         }
     }
 
+    /// Lets the timer expire at `at` too, once.
+    pub(crate) fn arm_at<P: Platform>(&self, at: Time) {
+        if at.as_picos() < self.armed.load(OWN) {
+            self.armed.store(at.as_picos(), OWN);
+            P::set_timer(at);
+        }
+    }
+
     /// Returns the number of tasks that cannot leave this CPU.
     pub(crate) fn bound_tasks(&self) -> &BoundTasks {
         &self.bound

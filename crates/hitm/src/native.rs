@@ -45,6 +45,9 @@ pub struct NativeRuntime {
     handle: Handle<Native>,
     pool: Arc<WorkerPool>,
     threads: Vec<JoinThread<()>>,
+    /// The socket that shows the metrics. It is only dropped.
+    #[cfg(unix)]
+    _exposed: Option<crate::exposed::Exposed>,
 }
 
 /// The reason why a runtime could not be made.
@@ -58,6 +61,13 @@ pub enum NativeError {
     },
     /// The topology of this machine cannot be read.
     Topology(hitm_topology::Error),
+    /// The socket for the metrics cannot be made.
+    Metrics {
+        /// Its path.
+        path: std::path::PathBuf,
+        /// The operating system's error.
+        error: io::Error,
+    },
     /// The thread of a CPU cannot be started.
     Thread {
         /// The CPU.
@@ -74,6 +84,7 @@ impl fmt::Display for NativeError {
                 write!(f, "a runtime has one thread per CPU and 1 to {MAX_CPUS} CPUs, not {wanted}")
             }
             Self::Topology(error) => error.fmt(f),
+            Self::Metrics { path, error } => write!(f, "no socket for metrics at `{}`: {error}", path.display()),
             Self::Thread { cpu, error } => write!(f, "no thread for CPU {cpu}: {error}"),
         }
     }
@@ -82,7 +93,7 @@ impl fmt::Display for NativeError {
 impl std::error::Error for NativeError {}
 
 /// The worker pool: state that the runtime's threads share.
-struct WorkerPool {
+pub(crate) struct WorkerPool {
     workers: Arc<NativeWorkers>,
     /// The number of threads that have left.
     left: AtomicUsize,
@@ -96,6 +107,20 @@ thread_local! {
 }
 
 impl WorkerPool {
+    /// Runs `f` with this thread as `cpu`, for a thread that comes again.
+    pub(crate) fn work_for_now<R>(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
+        /// Restores what the thread was, also when `f` panics.
+        struct Back(*const WorkerPool);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                POOL.set(self.0);
+            }
+        }
+        let _back = Back(POOL.replace(Arc::as_ptr(self)));
+        let _entered = handle.enter();
+        self.workers.enter_for_now(cpu, || work_for(handle, f))
+    }
+
     fn take_failure(&self) -> Option<Box<dyn Any + Send>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -176,6 +201,25 @@ impl Host for Threads {
     }
 }
 
+/// Makes a runtime whose CPUs have no threads yet.
+pub(crate) fn without_threads(
+    topology: &Arc<Topology>,
+    mitigation: &Mitigation,
+    settings: Settings,
+) -> (Handle<Native>, Arc<WorkerPool>) {
+    let Settings { roles, accounting, spin, observe, threads: _ } = settings;
+    let workers = NativeWorkers::with_spin(topology.cpus(), accounting, spin);
+    let sched = workers.visit(STAND_IN, || mitigation.scheduler::<Native>(topology.clone()));
+    let pool = Arc::new(WorkerPool { workers, left: AtomicUsize::new(0), failure: Mutex::new(None) });
+    let host = Threads {
+        pool: pool.clone(),
+        sched: sched.clone(),
+        #[cfg(all(feature = "io", unix))]
+        reactor: std::sync::OnceLock::new(),
+    };
+    (Handle::with_host(sched.clone(), sched, roles, Box::new(host), observe), pool)
+}
+
 impl NativeRuntime {
     /// Returns the settings of a runtime, to be changed and built.
     pub fn builder() -> Builder {
@@ -205,18 +249,15 @@ impl NativeRuntime {
         mitigation: &Mitigation,
         settings: Settings,
     ) -> Result<Self, NativeError> {
-        let Settings { roles, accounting, spin, observe, threads } = settings;
-        let workers = NativeWorkers::with_spin(topology.cpus(), accounting, spin);
-        let sched = workers.visit(STAND_IN, || mitigation.scheduler::<Native>(topology.clone()));
-        let pool = Arc::new(WorkerPool { workers, left: AtomicUsize::new(0), failure: Mutex::new(None) });
-        let host = Threads {
-            pool: pool.clone(),
-            sched: sched.clone(),
-            #[cfg(all(feature = "io", unix))]
-            reactor: std::sync::OnceLock::new(),
+        let threads = settings.threads.clone();
+        let (handle, pool) = without_threads(&topology, mitigation, settings);
+        let mut runtime = Self {
+            handle,
+            pool,
+            threads: Vec::new(),
+            #[cfg(unix)]
+            _exposed: None,
         };
-        let handle = Handle::with_host(sched.clone(), sched, roles, Box::new(host), observe);
-        let mut runtime = Self { handle, pool, threads: Vec::new() };
         let pinned = topology.name() == "this";
         for cpu in topology.cpu_ids() {
             let (handle, pool) = (runtime.handle.clone(), runtime.pool.clone());
@@ -229,6 +270,13 @@ impl NativeRuntime {
             runtime.threads.push(thread.map_err(|error| NativeError::Thread { cpu, error })?);
         }
         Ok(runtime)
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn exposing(mut self, path: std::path::PathBuf) -> Result<Self, NativeError> {
+        let exposed = crate::exposed::Exposed::new(&path, self.handle.clone());
+        self._exposed = Some(exposed.map_err(|error| NativeError::Metrics { path, error })?);
+        Ok(self)
     }
 
     /// Returns the handle that the runtime's tasks use.

@@ -102,7 +102,7 @@ fn idle<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
 }
 
 /// Polls a task once.
-fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> SwitchReason {
+pub(crate) fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> SwitchReason {
     let local = &runtime.locals[cpu.index()];
     local.set_running(Some(cell.id));
     local.set_polled(cell.as_ptr().cast());

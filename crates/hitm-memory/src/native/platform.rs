@@ -137,6 +137,25 @@ impl NativeWorkers {
         })
     }
 
+    /// Runs `f` with this thread as `cpu`, for a thread that does other things in between and comes
+    /// again. Neither pins the thread nor changes its timers.
+    ///
+    /// # Panics
+    /// When the CPU has another thread.
+    pub fn enter_for_now<R>(self: &Arc<Self>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
+        let own = std::thread::current();
+        let thread = self.workers[cpu.index()].thread.get_or_init(|| own.clone());
+        assert!(thread.id() == own.id(), "a CPU has one thread in its life");
+        // SeqCst: the table above.
+        fence(Ordering::SeqCst);
+        self.act_as(cpu, false, || {
+            MODE.set((Mode::Kernel, self.accounting.then(Instant::now)));
+            let result = f();
+            self.book(cpu, MODE.get());
+            result
+        })
+    }
+
     /// Whether the calling thread is one of these workers or visits them.
     #[must_use]
     pub fn is_current(self: &Arc<Self>) -> bool {

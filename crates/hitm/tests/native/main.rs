@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests are their own documentation")]
 #![cfg(not(miri))]
 
+mod embedded;
 mod fork_join;
 
 use std::any::Any;
