@@ -249,11 +249,11 @@ impl Builder {
         Self { metrics: true, slow: Some((limit, Report(Arc::new(report)))), ..self }
     }
 
-    /// Shows the metrics to other processes, at a Unix socket of this path: whoever connects gets the
-    /// text of [`MetricsSnapshot`](crate::MetricsSnapshot). `hitm top PATH` shows it, again and
-    /// again. A socket that an earlier process has left there is replaced. Dropping the runtime
-    /// removes it. Its permissions are those of a new file; a folder of the user's own keeps others
-    /// out. This turns [`metrics`](Self::metrics) on.
+    /// Shows the metrics to other processes, at a Unix socket of this path. A connection gets the
+    /// text of [`MetricsSnapshot`](crate::MetricsSnapshot), and is closed. A socket that an earlier
+    /// process has left there is replaced. Dropping the runtime removes it. Its permissions are
+    /// those of a new file; a folder of the user's own keeps others out. This turns
+    /// [`metrics`](Self::metrics) on.
     ///
     /// ```
     /// # use std::io::Read;
@@ -289,7 +289,8 @@ impl Builder {
     ///
     /// # Errors
     /// When the number of CPUs is not 1 to 8,192 ([`MAX_CPUS`]), when the topology of this machine
-    /// cannot be read, when a thread cannot be started, or when a socket for metrics cannot be made.
+    /// cannot be read, when a thread cannot be started, or when a socket for metrics cannot be
+    /// made.
     pub fn build(self) -> Result<NativeRuntime, NativeError> {
         let this = || Ok(Arc::new(hitm_topology::parse("this").map_err(NativeError::Topology)?));
         let topology = match &self.machine {

@@ -2,7 +2,7 @@
 //!
 //! **Layout.** A deque has [`Job`]s: an address, and a function that knows what is there. The
 //! second closure of a join is in a [`StackJob`], on the stack of the thread that joins. A closure
-//! that a scope spawns is in a box ([`scope`](super::scope)).
+//! that a scope spawns is in a box ([`scope`](mod@super::scope)).
 
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,15 +82,17 @@ impl Waiter {
     /// # Safety
     /// `this` is valid until its wait is over, and one thread calls, once.
     pub(super) unsafe fn done(this: *const Self) {
-        // SAFETY: the wait is not over.
-        let is_over = unsafe { (*this).latch.set() };
+        // SAFETY: the wait is not over. The reference is not used after the wait.
+        let is_over = unsafe { &(*this).latch }.set();
         if is_over {
             return;
         }
-        // SAFETY: the wait is not over, and the waiter does not write the place again.
-        let thread = unsafe { (*(*this).thread.get()).clone() };
         // SAFETY: the wait is not over.
-        unsafe { (*this).latch.set_asleep() };
+        let place = unsafe { &(*this).thread };
+        // SAFETY: the waiter has written the place before it slept, and does not write it again.
+        let thread = unsafe { &*place.get() }.clone();
+        // SAFETY: the wait is not over. The reference is not used after the wait.
+        unsafe { &(*this).latch }.set_asleep();
         if let Some(thread) = thread {
             thread.unpark();
         }
@@ -126,15 +128,19 @@ impl<F: FnOnce() -> R + Send, R: Send> StackJob<F, R> {
 
     unsafe fn execute(this: *const ()) {
         let this = this.cast::<Self>();
-        // SAFETY: the job was taken out of its deque, and the waiter waits. The references end
-        // before the wait does.
-        let closure = unsafe { (*(*this).closure.get()).take() };
-        // Unwind safety: the closure is consumed, and the waiter resumes the panic.
-        let result = closure.map(|closure| catch_unwind(AssertUnwindSafe(closure)));
-        // SAFETY: as above.
-        unsafe { *(*this).result.get() = result };
+        let waiter = {
+            // SAFETY: the waiter waits, and keeps the memory. The reference ends before the wait.
+            let this = unsafe { &*this };
+            // SAFETY: the job was taken out of its deque, so nothing else uses the closure.
+            let closure = unsafe { &mut *this.closure.get() }.take();
+            // Unwind safety: the closure is consumed, and the waiter resumes the panic.
+            let result = closure.map(|closure| catch_unwind(AssertUnwindSafe(closure)));
+            // SAFETY: as above, of the result.
+            unsafe { *this.result.get() = result };
+            &raw const this.waiter
+        };
         // SAFETY: the waiter waits until this call.
-        unsafe { Waiter::done(&raw const (*this).waiter) };
+        unsafe { Waiter::done(waiter) };
     }
 
     /// Returns the closure, which the deque has given back.

@@ -38,12 +38,17 @@
 //! that wait for it.
 //!
 //! **Where it works.** In a task. Elsewhere on a thread that belongs to a runtime, such as in the
-//! body of `#[hitm::main]`, the closures run in a task of default options, and the thread blocks. On
-//! a thread of no runtime, the closures run one after the other.
+//! body of `#[hitm::main]`, the closures run in a task of default options, and the thread blocks.
+//! On a thread of no runtime, the closures run one after the other.
 //!
 //! **Panics.** When a closure panics, the others end before the panic goes on in the caller.
 //!
+//! **Locks.** A closure that waits for another one may run further closures of the computation
+//! meanwhile. So do not hold a lock across a [`join`] or [`scope`] that those closures take.
+//!
 //! **Task-locals** of the task that began are not visible in stolen closures.
+//!
+//! [`scope`]: fn@scope
 
 mod computation;
 mod job;

@@ -147,13 +147,14 @@ impl<'scope> Scope<'scope> {
     /// # Safety
     /// The closure was counted in, and `this` is the scope's address. The scope may be gone after.
     unsafe fn ended(this: *const Self) {
-        // SAFETY: the scope waits for this closure.
-        let left = unsafe { &(*this).left };
+        // SAFETY: the scope waits for this closure. The reference is not used after the count.
+        let scope = unsafe { &*this };
+        let waiter = &raw const scope.waiter;
         // AcqRel: the caller of `scope` sees what all closures did: each publishes it here, and the
         // last one passes it on by the waiter.
-        if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if scope.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: the scope waits for this call, and the count reaches zero once.
-            unsafe { Waiter::done(&raw const (*this).waiter) };
+            unsafe { Waiter::done(waiter) };
         }
     }
 }

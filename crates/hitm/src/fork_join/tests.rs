@@ -27,11 +27,11 @@ impl Crew for Counts {
 
 /// Runs `f` as a participant while another thread helps all the time. Returns the number of jobs
 /// that the other thread ran.
-fn with_thief(f: impl FnOnce(&Participant<'_>)) -> u32 {
+fn with_another(f: impl FnOnce(&Participant<'_>)) -> u32 {
     let computation = Computation::new(2);
     let stop = AtomicBool::new(false);
     thread::scope(|threads| {
-        let thief = threads.spawn(|| {
+        let other = threads.spawn(|| {
             let mut jobs = 0;
             computation.count_in();
             // Relaxed: nothing else is read after.
@@ -42,7 +42,7 @@ fn with_thief(f: impl FnOnce(&Participant<'_>)) -> u32 {
             computation.count_out();
             jobs
         });
-        /// Ends the thief, also when `f` panics.
+        /// Ends the other thread, also when `f` panics.
         struct Stop<'a>(&'a AtomicBool);
         impl Drop for Stop<'_> {
             fn drop(&mut self) {
@@ -53,7 +53,7 @@ fn with_thief(f: impl FnOnce(&Participant<'_>)) -> u32 {
         let stop = Stop(&stop);
         participate(&computation, &Counts::default(), f);
         drop(stop);
-        thief.join().expect("it does not panic")
+        other.join().expect("it does not panic")
     })
 }
 
@@ -66,10 +66,10 @@ fn fib(n: u64) -> u64 {
 }
 
 #[test]
-fn a_recursion_computes_the_same_with_a_thief() {
+fn a_recursion_computes_the_same_on_two_threads() {
     let n = if cfg!(miri) { 6 } else { 18 };
     let alone = fib(n);
-    with_thief(|_| assert_eq!(fib(n), alone));
+    with_another(|_| assert_eq!(fib(n), alone));
 }
 
 /// Waits until `flag` is set.
@@ -82,7 +82,7 @@ fn wait_for(flag: &AtomicBool) {
 
 #[test]
 fn a_stolen_closure_returns_its_value_and_its_panic() {
-    let stolen = with_thief(|_| {
+    let stolen = with_another(|_| {
         let begun = AtomicBool::new(false);
         let set = || begun.store(true, Ordering::Release);
         let (one, other) = join(
@@ -115,7 +115,7 @@ fn a_stolen_closure_returns_its_value_and_its_panic() {
 
 #[test]
 fn a_waiter_that_sleeps_is_woken() {
-    with_thief(|_| {
+    with_another(|_| {
         let begun = AtomicBool::new(false);
         let (one, other) = join(
             || wait_for(&begun),
@@ -147,7 +147,7 @@ fn a_closure_that_is_not_stolen_is_dropped_after_a_panic() {
 #[test]
 fn a_scope_waits_for_closures_of_closures() {
     let mut squares = [0_u32; 8];
-    with_thief(|_| {
+    with_another(|_| {
         scope(|scope| {
             let (left, right) = squares.split_at_mut(4);
             for (at, half) in [left, right].into_iter().enumerate() {
@@ -166,7 +166,7 @@ fn a_scope_waits_for_closures_of_closures() {
 fn a_scope_goes_on_with_the_first_panic_after_all_have_ended() {
     let ended = AtomicU32::new(0);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        with_thief(|_| {
+        with_another(|_| {
             scope(|scope| {
                 scope.spawn(|_| panic!("spawned"));
                 // Relaxed: the scope publishes it.
