@@ -8,4 +8,5 @@ mod code;
 mod english;
 mod layers;
 mod project;
+mod seam;
 mod workspace;
