@@ -246,11 +246,7 @@ pub(super) fn current<R>(f: impl FnOnce(Option<&Participant<'_>>) -> R) -> R {
 
 /// Runs `f` with this thread as a participant. When `f` returns, it has taken all out of its deque
 /// that it put there.
-pub(super) fn participate<R>(
-    computation: &Computation,
-    crew: &dyn Crew,
-    f: impl FnOnce(&Participant<'_>) -> R,
-) -> R {
+pub(super) fn participate<R>(computation: &Computation, crew: &dyn Crew, f: impl FnOnce(&Participant<'_>) -> R) -> R {
     /// Gives the seat back, also when `f` panics.
     struct Back<'a>(&'a Computation, Option<Seat>);
     impl Drop for Back<'_> {
