@@ -108,7 +108,10 @@ impl Case {
             ..Run::default()
         };
         let (topology, seeds) = (&*self.topology, self.seeds.len());
-        workload.complete(&mut run, &Ended { host: HostArg::Native, topology, mitigation, seeds, bursts });
+        workload.complete(
+            &mut run,
+            &Ended { host: HostArg::Native, topology, mitigation, seeds, batches, idle: &[], bursts },
+        );
         Ok(run)
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Outcome {
     pub(crate) seeds: Vec<u64>,
     /// The figure of merit per batch, for each seed: mostly work units per second.
     pub(crate) batches: Vec<Vec<f64>>,
+    /// The idle CPUs in the time of each batch, for each seed; empty where they are not watched.
+    pub(crate) idle: Vec<Vec<f64>>,
     /// The measured time, of all seeds.
     pub(crate) seconds: f64,
     /// See [`Running::bursts`](crate::workload::Running::bursts); by seed.
@@ -100,6 +102,7 @@ impl Outcome {
     pub(crate) fn merge(&mut self, other: Self) {
         self.seeds.extend(other.seeds);
         self.batches.extend(other.batches);
+        self.idle.extend(other.idle);
         self.seconds += other.seconds;
         self.bursts.extend(other.bursts);
         self.latencies.extend(other.latencies);
@@ -185,9 +188,11 @@ impl Case {
             Stretch::Whole(span) => (Time::START, Time::START + span),
         };
         let results = machine.results();
+        let batches = running.batches();
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
-            batches: vec![running.batches()],
+            idle: stats.idle_cpus(from, until, batches.len()).into_iter().collect(),
+            batches: vec![batches],
             seconds: until.since(from).as_secs_f64(),
             bursts: vec![running.bursts()],
             latencies: running.latencies(),

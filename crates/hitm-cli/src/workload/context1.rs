@@ -8,7 +8,8 @@ use hitm::Roles;
 use hitm_memory::Span;
 use hitm_report::load::{Kind, Load};
 use hitm_report::published::{self, Citation, Key, On, Quantity};
-use hitm_report::result::Calibration;
+use hitm_report::result::{Calibration, Run};
+use hitm_report::statistics::mean_of_batches;
 use hitm_sched::{GROUP_LOADS, Mitigation};
 use hitm_topology::Topology;
 use hitm_workloads::context1::{self, Config};
@@ -16,7 +17,8 @@ use hitm_workloads::meter::Window;
 use hitm_workloads::nested;
 
 use super::{
-    Fit, Fitting, Merit, Program, Running, SessionArgs, Setting, Workload, counted, nanos, options, starts, unusual,
+    Ended, Fit, Fitting, Merit, Program, Running, SessionArgs, Setting, Workload, counted, nanos, options, starts,
+    unusual,
 };
 use crate::args::{each_once, span};
 use crate::campaign::run_one;
@@ -233,11 +235,59 @@ impl Workload for Config {
         Merit::rate("loops_per_second")
     }
 
+    fn complete(&self, run: &mut Run, ended: &Ended<'_>) {
+        run.notes.extend(states(ended.batches, ended.idle));
+    }
+
     starts!(context1::Context1::start);
+}
+
+/// Returns in which of two states the machine was, and the rate in each, in words: a mean over both
+/// is that of no state. In v6.4 a wakeup that finds many CPUs busy searches little or not at all,
+/// so pairs that share CPUs go on sharing them, and pairs that do not leave CPUs idle, which the
+/// search finds. The border is one idle CPU on average.
+fn states(batches: &[Vec<f64>], idle: &[Vec<f64>]) -> Option<String> {
+    let both: Vec<(f64, f64)> = batches.concat().into_iter().zip(idle.concat()).collect();
+    let state = |what: &str, is_in: fn(f64) -> bool| {
+        let (rates, idle): (Vec<f64>, Vec<f64>) = both.iter().filter(|&&(_, idle)| is_in(idle)).copied().unzip();
+        let share = 100.0 * rates.len() as f64 / both.len() as f64;
+        let count = idle.iter().sum::<f64>() / idle.len() as f64;
+        let rate = mean_of_batches(&[rates]);
+        let rate = match (rate.value.is_finite(), rate.interval.is_finite()) {
+            (false, _) => return format!("{what} in none of the time"),
+            (true, false) => format!("{:.0} loops/s", rate.value),
+            (true, true) => format!("{:.0} ±{:.0} loops/s", rate.value, rate.interval),
+        };
+        format!("{what} in {share:.0} % of the time, {count:.1} on average, {rate}")
+    };
+    let busy = state("less than one CPU idled", |idle| idle < 1.0);
+    let spread = state("one or more idled", |idle| idle >= 1.0);
+    (!both.is_empty()).then(|| format!("{busy}; {spread}"))
 }
 
 impl Running for context1::Context1 {
     fn batches(&self) -> Vec<f64> {
         self.loops_per_second().to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::states;
+
+    #[test]
+    fn the_rate_of_each_state_is_reported_and_not_their_mean() {
+        let of = |batches: &[f64], idle: &[f64]| states(&[batches.to_vec()], &[idle.to_vec()]).unwrap();
+        assert_eq!(
+            of(&[10.0, 10.0, 10.0, 30.0], &[0.2, 0.0, 0.9, 5.0]),
+            "less than one CPU idled in 75 % of the time, 0.4 on average, 10 ±0 loops/s; one or more idled in 25 % of \
+             the time, 5.0 on average, 30 loops/s"
+        );
+        assert_eq!(
+            of(&[30.0, 30.0], &[1.0, 4.0]),
+            "less than one CPU idled in none of the time; one or more idled in 100 % of the time, 2.5 on average, \
+             30 ±0 loops/s"
+        );
+        assert_eq!(states(&[vec![10.0]], &[]), None, "natively idle CPUs are not watched");
     }
 }

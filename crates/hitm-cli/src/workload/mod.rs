@@ -185,6 +185,10 @@ pub(crate) struct Ended<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) mitigation: &'a str,
     pub(crate) seeds: usize,
+    /// See [`Running::batches`]; by seed.
+    pub(crate) batches: &'a [Vec<f64>],
+    /// The idle CPUs in the time of each batch; by seed, empty where they are not watched.
+    pub(crate) idle: &'a [Vec<f64>],
     /// See [`Running::bursts`]; by seed.
     pub(crate) bursts: &'a [Vec<Burst>],
 }

@@ -73,6 +73,34 @@ impl Journal {
         replay.clear(until);
         replay.found
     }
+
+    /// Returns the number of CPUs that idled on average in each of `parts` equal parts of the time
+    /// between two times.
+    pub(crate) fn idle_cpus(&self, cpus: usize, from: Time, until: Time, parts: usize) -> Vec<f64> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.sort_by_key(|&(at, _)| at);
+        let each = (until.since(from).as_picos() / parts.max(1) as u64).max(1);
+        let mut idle = vec![0; parts];
+        let mut replay = Replay::new(cpus, from);
+        let mut counted = from;
+        // The last entry stands for the end.
+        let ends = entries.iter().map(|(at, entry)| (*at, Some(entry))).chain([(until, None)]);
+        for (at, entry) in ends {
+            let now = at.min(until);
+            while counted < now {
+                let part = (counted.since(from).as_picos() / each) as usize;
+                let end = now.min(from + Span::from_picos(each * (part as u64 + 1)));
+                // What a division leaves over belongs to no part.
+                if let Some(idle) = idle.get_mut(part) {
+                    *idle += replay.idle.len() as u64 * end.since(counted).as_picos();
+                }
+                counted = end;
+            }
+            let Some(entry) = entry.filter(|_| at < until) else { break };
+            replay.apply(entry);
+        }
+        idle.into_iter().map(|picos| picos as f64 / each as f64).collect()
+    }
 }
 
 /// The state at one time.
@@ -278,6 +306,21 @@ mod tests {
         let all = [anywhere(0), anywhere(1), anywhere(2), comes, begins].into_iter().chain(wait);
         assert_eq!(found(all.clone()), [80, 80], "two wait, one CPU idles");
         assert_eq!(found(all.chain([(70, Entry::Online(OTHER, false))])), [50, 50]);
+    }
+
+    #[test]
+    fn idle_cpus_are_counted_in_parts() {
+        let journal = Journal::default();
+        let [comes, begins] = runs(0, ONE, 0);
+        let [other, runs] = runs(40, OTHER, 1);
+        let ends = [(70, Entry::Leaves(OTHER, TaskId(1))), (70, Entry::Runs(OTHER, None))];
+        for (micros, entry) in [anywhere(0), anywhere(1), comes, begins, other, runs].into_iter().chain(ends) {
+            journal.note(at(micros), entry);
+        }
+        // The other CPU runs its task from 40 to 70 us.
+        assert_eq!(journal.idle_cpus(2, at(10), at(90), 4), [1.0, 0.5, 0.0, 1.0]);
+        assert_eq!(journal.idle_cpus(2, at(0), at(100), 1), [0.7]);
+        assert_eq!(Journal::default().idle_cpus(2, at(0), at(10), 2), [2.0, 2.0]);
     }
 
     #[test]

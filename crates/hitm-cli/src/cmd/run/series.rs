@@ -476,7 +476,8 @@ impl SeriesArgs {
             ..RunResult::counted(results, &functions(), LINES_KEPT)
         };
         let (topology, mitigation, seeds) = (&*case.topology, case.mitigation_name(), outcome.seeds.len());
-        let ended = Ended { host: HostArg::Simulated, topology, mitigation, seeds, bursts: &outcome.bursts };
+        let (batches, idle, bursts) = (&*outcome.batches, &*outcome.idle, &*outcome.bursts);
+        let ended = Ended { host: HostArg::Simulated, topology, mitigation, seeds, batches, idle, bursts };
         case.workload.complete(&mut run, &ended);
         run
     }
