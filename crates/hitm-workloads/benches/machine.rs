@@ -43,7 +43,14 @@ fn run(topology: &Arc<Topology>, measured: Span) -> (Results, usize, f64) {
     let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
     let mitigation = Mitigation::parse("baseline").expect("a mitigation");
     let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &mitigation, None));
-    let workload = ffmpeg::Config { profile: Profile::X264, scale: false, burst_factor: BURST_FACTOR, seed: 1, window };
+    let workload = ffmpeg::Config {
+        profile: Profile::X264,
+        scale: false,
+        threads_for: None,
+        burst_factor: BURST_FACTOR,
+        seed: 1,
+        window,
+    };
     let started = Arc::new(Mutex::new(None));
     let (handle, slot) = (runtime, started.clone());
     let ended = machine.run(move |cpu| {

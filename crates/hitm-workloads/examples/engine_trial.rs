@@ -34,7 +34,8 @@ fn main() {
     let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config);
     let mitigation = Mitigation::parse(name).unwrap();
     let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &mitigation, None));
-    let workload = ffmpeg::Config { profile: Profile::X264, scale: false, burst_factor: 0.0624, seed, window };
+    let workload =
+        ffmpeg::Config { profile: Profile::X264, scale: false, threads_for: None, burst_factor: 0.0624, seed, window };
     let started = Arc::new(Mutex::new(None));
     let (handle, slot) = (runtime.clone(), started.clone());
     machine

@@ -33,6 +33,10 @@ pub(crate) struct Ffmpeg {
     /// Scale frames between decoder and encoder, with the filter's slice workers.
     #[arg(long)]
     scale: bool,
+    /// Give each instance the threads that it has on N CPUs, whatever it may use: as FFmpeg's and
+    /// x264's options for the number of threads do. At most 42: a pool has 64 threads at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=42), allow_negative_numbers = true, hide_short_help = true)]
+    threads_for: Option<u16>,
     /// Multiply all CPU bursts by this factor; without it a simulated run calibrates the factor,
     /// and a native run uses 1.
     #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
@@ -67,7 +71,14 @@ impl Ffmpeg {
         let profile = self.profile.into();
         let pictures = |count| calibrate::pictures(profile, burst_factor, count);
         let usual = Window { warm_up: pictures(calibrate::WARM_UP_PICTURES), measured: pictures(PICTURES) };
-        Config { profile, scale: self.scale, burst_factor, seed: setting.seed, window: setting.window(usual) }
+        Config {
+            profile,
+            scale: self.scale,
+            threads_for: self.threads_for.map(usize::from),
+            burst_factor,
+            seed: setting.seed,
+            window: setting.window(usual),
+        }
     }
 }
 
@@ -112,17 +123,21 @@ impl Workload for Config {
     }
 
     fn profile(&self) -> String {
-        format!("{}{}", self.profile.name(), if self.scale { " --scale" } else { "" })
+        let threads = self.threads_for.map_or_else(String::new, |cpus| format!(" --threads-for {cpus}"));
+        format!("{}{}{threads}", self.profile.name(), if self.scale { " --scale" } else { "" })
     }
 
     fn options(&self) -> String {
         let profile = unusual(self.profile, Profile::default(), |own| own.name().to_owned());
         let scale = if self.scale { " --scale" } else { "" };
-        format!("{}{scale} --burst-factor {}", options(&[("profile", profile)]), self.burst_factor)
+        let threads = self.threads_for.map(|cpus| cpus.to_string());
+        let given = options(&[("profile", profile), ("threads-for", threads)]);
+        format!("{given}{scale} --burst-factor {}", self.burst_factor)
     }
 
     fn published_on(&self, topology: &Topology) -> Option<On> {
-        Some(On::Cpus(topology.cpus()))
+        // The publication does not say that it chose another number of threads.
+        self.threads_for.is_none().then(|| On::Cpus(topology.cpus()))
     }
 
     fn roles(&self) -> Option<Roles> {

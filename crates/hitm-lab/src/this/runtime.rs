@@ -143,7 +143,7 @@ fn put<T>(slot: &Mutex<T>, value: T) {
 
 fn transcoder(seed: u64) -> ffmpeg::Config {
     let profile = ffmpeg::Profile::X264;
-    ffmpeg::Config { profile, scale: false, burst_factor: BURST_FACTOR, seed, window: WINDOW }
+    ffmpeg::Config { profile, scale: false, threads_for: None, burst_factor: BURST_FACTOR, seed, window: WINDOW }
 }
 
 fn nanos_a_frame(workload: &Ffmpeg) -> f64 {

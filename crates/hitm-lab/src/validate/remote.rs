@@ -67,7 +67,7 @@ fn baseline(setting: &Setting) -> Result<Results, Stalled> {
     let window = Window { warm_up: pictures, measured: pictures };
     let (measure_from, measure_until) = (window.warm_up, window.warm_up + window.measured);
     let config = hitm_machine::Config { measure_from, measure_until, ..setting.config.clone() };
-    let workload = Config { profile, scale: false, burst_factor, seed: config.seed, window };
+    let workload = Config { profile, scale: false, threads_for: None, burst_factor, seed: config.seed, window };
     let machine = Machine::new(setting.topology.clone(), setting.costs.clone(), config);
     let baseline = Mitigation::baseline();
     let runtime = machine.enter(|| Handle::<Simulated>::new(setting.topology.clone(), &baseline, None));

@@ -30,7 +30,7 @@ pub(crate) fn launch<P: Platform>(runtime: &Handle<P>, config: Config, instance:
 
 fn start<P: Platform>(runtime: &Handle<P>, config: Config, instance: usize, cpus: &CpuSet, tally: &Arc<Tally>) {
     let mut spawner = Spawner { runtime, config, cpus, stream: instance as u64 * STREAMS };
-    let counts = Counts::for_cpus(cpus.len());
+    let counts = Counts::for_cpus(config.threads_for.unwrap_or(cpus.len()));
     let decoder = Decoder::start(&mut spawner, counts.decoder_frames);
     let slices = Slices::start(&mut spawner, counts.filter_slices);
     let encoder = match config.profile {

@@ -98,6 +98,8 @@ pub struct Config {
     pub profile: Profile,
     /// Whether the filter's slice workers scale frames between decoder and encoder.
     pub scale: bool,
+    /// The number of CPUs for which an instance has threads; `None` for the CPUs that it may use.
+    pub threads_for: Option<usize>,
     /// Multiplies all work: the calibration.
     pub burst_factor: f64,
     /// The random seed for lengths of work.

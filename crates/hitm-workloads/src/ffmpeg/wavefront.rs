@@ -461,7 +461,14 @@ mod tests {
         SEEN.take();
         let handle = runtime.clone();
         let window = Window { warm_up: Span::ZERO, measured: Span::from_micros(1_000_000) };
-        let config = ffmpeg::Config { profile: Profile::X265Like, scale: false, burst_factor: 0.01, seed, window };
+        let config = ffmpeg::Config {
+            profile: Profile::X265Like,
+            scale: false,
+            threads_for: None,
+            burst_factor: 0.01,
+            seed,
+            window,
+        };
         let ended = machine.run(move |cpu| {
             if cpu.index() == 0 {
                 let cpus = handle.topology().cpu_ids().collect();

@@ -51,7 +51,7 @@ fn a_native_run_leaves_no_violation() {
         let runtime = host::native("core:2 pu:2", "all", Some(ffmpeg::roles()));
         let handle = runtime.handle().clone();
         let window = Window { warm_up: Span::from_micros(50_000), measured: Span::from_micros(100_000) };
-        let config = ffmpeg::Config { profile, scale: true, burst_factor: 0.002, seed: 1, window };
+        let config = ffmpeg::Config { profile, scale: true, threads_for: None, burst_factor: 0.002, seed: 1, window };
         let started = Arc::new(Mutex::new(None));
         let slot = started.clone();
         let ended = runtime.run(move |handle| async move {

@@ -64,6 +64,7 @@ impl Case {
         let workload = ffmpeg::Config {
             profile: self.profile,
             scale: self.scale,
+            threads_for: None,
             burst_factor: self.burst_factor,
             seed: self.seed,
             window: self.window,
