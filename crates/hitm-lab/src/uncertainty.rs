@@ -12,13 +12,16 @@
 //! Modelling & Software 22 (2007): the mean of the sizes, which effects of both signs do not cancel
 //! in.
 
-use hitm_machine::{Draw, Random};
+use hitm_machine::{ARBITRATION, Draw, Random, Range, SEED};
 
 /// The levels of a range that trajectories visit: 0, a third, two thirds and 1. Morris advises an
 /// even number of levels and a step of half of them and a bit: from each level to one other.
 const LEVELS: u64 = 4;
 /// The step.
 const STEP: f64 = 2.0 / 3.0;
+
+/// Trajectories by default: Morris's own examples have four.
+pub const TRAJECTORIES: usize = 4;
 
 /// A sequence of draws, each of which differs from the one before in one parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +75,45 @@ pub fn trajectories(count: usize, names: &[&str], seed: u64) -> Vec<Trajectory> 
         Trajectory { draws, moved }
     };
     (0..count).map(trajectory).collect()
+}
+
+/// A machine to be run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// Its number, from 0.
+    pub index: usize,
+    /// The trajectory that it belongs to; `None` for a machine of the intervals.
+    pub trajectory: Option<usize>,
+    /// The parameter in which it differs from the machine before it in the trajectory.
+    pub moved: Option<&'static str>,
+    /// The draw.
+    pub draw: Draw,
+    /// The random seed of its run.
+    pub seed: u64,
+}
+
+/// Returns the machines of a study: `count` for the intervals, then those of `paths` trajectories
+/// through `ranges`, the policy if there are several `policies`, and the seed.
+#[must_use]
+pub fn trials(count: usize, paths: usize, ranges: &[Range], policies: usize, first_seed: u64) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = Vec::new();
+    for (index, draw) in latin_hypercube(count, first_seed).into_iter().enumerate() {
+        let seed = first_seed.saturating_add(index as u64);
+        trials.push(Trial { index, trajectory: None, moved: None, draw, seed });
+    }
+    let mut names: Vec<&str> = ranges.iter().map(|range| range.name.as_str()).collect();
+    names.extend((policies > 1).then_some(ARBITRATION));
+    names.push(SEED);
+    for (path, found) in trajectories(paths, &names, first_seed).into_iter().enumerate() {
+        let moved = std::iter::once(None).chain(found.moved.into_iter().map(Some));
+        for (draw, moved) in found.draws.into_iter().zip(moved) {
+            // Two seeds for each trajectory.
+            let seed = first_seed.saturating_add(2 * path as u64 + u64::from(draw.has_other_seed()));
+            let moved = moved.map(|dimension| Draw::NAMES[dimension]);
+            trials.push(Trial { index: trials.len(), trajectory: Some(path), moved, draw, seed });
+        }
+    }
+    trials
 }
 
 /// Returns the numbers below `count` in a random order (Fisher and Yates).

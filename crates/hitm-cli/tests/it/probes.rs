@@ -86,21 +86,27 @@ fn probes_that_cannot_be() {
     );
 }
 
-/// A ratio is that of two variants on one machine, and each machine has one that is the fastest.
+/// A ratio is that of two variants on one machine, and each machine has one that is the fastest. A
+/// parameter that no access of the probe meets decides nothing.
 #[test]
 fn drawn_machines_give_intervals() {
     let line = "run probe counter --machine 'pack:2 l3:1 core:2 pu:2' --scope machine,cpu --duration 5us";
-    let ended = run(words(&format!("{line} --uncertainty 4")));
+    let ended = run(words(&format!("{line} --uncertainty 4 --trajectories 1")));
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
     assert!(ended.stdout.contains("simulated on 4 machines like pack:2 l3:1 core:2 pu:2 (8 CPUs)"), "{}", ended.stdout);
     let row = |start: &str| -> Vec<f64> {
-        let row = ended.stdout.lines().rfind(|line| line.starts_with(start)).expect("a row");
+        let mut rows = ended.stdout.lines().filter(|line| line.split_whitespace().count() == 8);
+        let row = rows.rfind(|line| line.starts_with(start)).expect("a row");
         row.split_whitespace().skip(1).map(|cell| cell.parse().expect("a number")).collect()
     };
     let (whole, split) = (row("machine "), row("cpu "));
     assert_eq!((whole[3..].to_vec(), split[6]), (vec![1.0, 1.0, 1.0, 0.0], 100.0), "{}", ended.stdout);
     assert!(whole[0] <= whole[1] && whole[1] <= whole[2] && whole[0] < whole[2], "{whole:?}");
     assert!(split[5] < 0.5, "eight CPUs on one word: {split:?}");
+    let text = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, decided) = text.split_once("cpu gains ").expect("a conclusion");
+    assert!(decided.contains("on 100 % of the machines decided by "), "{decided}");
+    assert!(decided.contains("rmw_hit_ns (") && !decided.contains("switch_ns"), "{decided}");
     check_refused(
         "run probe counter --host native --uncertainty 4",
         expect![[r#"

@@ -47,6 +47,21 @@ impl Study {
         }
         text.push_str(&table.render(width));
         text.push('\n');
+        text.push_str(&self.render_conclusions());
+        if let Some(Coverage { published, inside, median_width, no_effect_error }) = &self.coverage {
+            text.push_str(&format!(
+                "{inside} of {published} published gains are inside their intervals, whose median width is {:.1} points; `no effect` is {:.1} points off in the mean\n",
+                100.0 * median_width,
+                100.0 * no_effect_error
+            ));
+        }
+        text
+    }
+
+    /// Renders what follows, and which parameters decide it.
+    #[must_use]
+    pub fn render_conclusions(&self) -> String {
+        let mut text = String::new();
         for conclusion in &self.conclusions {
             text.push_str(&format!("{}\n", conclusion.words));
             if !conclusion.decided_by.is_empty() {
@@ -56,13 +71,6 @@ impl Study {
                 let chance = chance.unwrap_or_default();
                 text.push_str(&format!("  decided by {}{chance}\n", effects.join(", ")));
             }
-        }
-        if let Some(Coverage { published, inside, median_width, no_effect_error }) = &self.coverage {
-            text.push_str(&format!(
-                "{inside} of {published} published gains are inside their intervals, whose median width is {:.1} points; `no effect` is {:.1} points off in the mean\n",
-                100.0 * median_width,
-                100.0 * no_effect_error
-            ));
         }
         text
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use hitm_lab::uncertainty::TRAJECTORIES;
 use hitm_machine::{Arbitration, Costs};
 use hitm_memory::Span;
 use hitm_report::probe::render;
@@ -70,6 +71,12 @@ pub(crate) struct Probe {
         conflicts_with_all = ["seeds", "json", "html"]
     )]
     uncertainty: Option<u64>,
+    /// Trajectories that find which parameters decide, each of about 33 machines [default: 4].
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1000), global = true,
+        requires = "uncertainty", hide_short_help = true
+    )]
+    trajectories: Option<u64>,
     /// Write the results to this file, as JSON: see `hitm schema`.
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
@@ -107,7 +114,8 @@ impl Probe {
             check_end(Window { warm_up: self.time().scale(0.25), measured: self.time() })?;
         }
         if let Some(count) = self.uncertainty {
-            return self.on_drawn_machines(&machines, &arbitrations, count as usize);
+            let paths = self.trajectories.map_or(TRAJECTORIES, |paths| paths as usize);
+            return self.on_drawn_machines(&machines, &arbitrations, count as usize, paths);
         }
         let target = output::target("--json", self.json.as_deref())?;
         let html = page::target(self.html.as_deref())?;

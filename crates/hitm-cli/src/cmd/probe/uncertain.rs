@@ -1,11 +1,14 @@
 //! `hitm run probe --uncertainty`: what an operation costs on machines that are drawn from the
-//! ranges of the model's parameters, and on how many of them each variant is the fastest.
+//! ranges of the model's parameters, on how many of them each variant is the fastest, and which
+//! parameters decide what a variant gains over the first one.
 
 use std::sync::Arc;
 
-use hitm_lab::uncertainty::latin_hypercube;
+use hitm_lab::uncertainty::{Trial, trials};
 use hitm_machine::{Costs, policy};
 use hitm_report::columns::{Align, Columns};
+use hitm_report::result::Better;
+use hitm_report::uncertainty::{Drawn, Study};
 use hitm_topology::Topology;
 
 use super::measure::{self, Outcome};
@@ -23,7 +26,8 @@ const ENDS: [f64; 3] = [0.05, 0.5, 0.95];
 type Row = (String, f64);
 
 impl Probe {
-    /// Runs each plan on `count` machines drawn around its machine, and prints the intervals.
+    /// Runs each plan on `count` machines drawn around its machine, and on those of `paths`
+    /// trajectories. Prints the intervals and what decides them.
     ///
     /// # Errors
     /// When a run fails.
@@ -32,18 +36,19 @@ impl Probe {
         machines: &[(Arc<Topology>, Costs, Plan)],
         arbitrations: &Arbitrations,
         count: usize,
+        paths: usize,
     ) -> Result<(), Failure> {
         let fixed: Vec<&str> = self.machine.model().iter().map(|(name, _)| name.as_str()).collect();
+        let drawn = |costs: &Costs| -> Vec<Trial> {
+            let is_drawn = |name: &str| !fixed.contains(&name);
+            let ranges: Vec<_> = costs.ranges().into_iter().filter(|range| is_drawn(&range.name)).collect();
+            trials(count, paths, &ranges, arbitrations.or_likely(costs).len(), self.machine.seed)
+        };
         let mut cases = Vec::new();
         for (topology, costs, plan) in machines {
             let policies = arbitrations.or_likely(costs);
-            for (index, draw) in latin_hypercube(count, self.machine.seed).iter().enumerate() {
-                let on = On {
-                    topology,
-                    costs: &costs.at(draw, &fixed),
-                    arbitration: policy(draw, &policies),
-                    seed: self.machine.seed.saturating_add(index as u64),
-                };
+            for Trial { index, draw, seed, .. } in drawn(costs) {
+                let on = On { topology, costs: &costs.at(&draw, &fixed), arbitration: policy(&draw, &policies), seed };
                 for variant in &plan.variants {
                     let name = format!("probe {} {}, machine {index} like", self.what.name(), variant.name);
                     cases.extend(self.cases(variant, &name, &on));
@@ -58,8 +63,9 @@ impl Probe {
         let mut texts = Vec::new();
         for (topology, costs, plan) in machines {
             // By machine, and by row of the table.
+            let drawn = drawn(costs);
             let mut figures: Vec<Vec<Row>> = Vec::new();
-            for _ in 0..count {
+            for _ in &drawn {
                 let rows = plan.variants.iter().flat_map(|variant| {
                     let own: Vec<Outcome> = outcomes.by_ref().take(variant.programs.len()).collect();
                     measure::summarise(plan, variant, &own)
@@ -68,17 +74,38 @@ impl Probe {
             }
             let policies: Vec<_> = arbitrations.or_likely(costs).iter().map(|policy| policy.name()).collect();
             let head = format!(
-                "probe {}, simulated on {count} machines like {} ({} CPUs), arbitration {}\n{}\n",
+                "probe {}, simulated on {count} machines like {} ({} CPUs), and on {} for what decides; arbitration {}\n{}\n",
                 self.what.name(),
                 topology.name(),
                 topology.cpus(),
+                drawn.len() - count,
                 policies.join(" or "),
                 plan.what
             );
-            texts.push(head + &table(plan, &figures));
+            let conclusions = study(&drawn, &figures).render_conclusions();
+            texts.push(format!("{head}{}\n{conclusions}", table(plan, &figures[..count])));
         }
         print(&fitted(&texts.join("\n")))
     }
+}
+
+/// Returns what the machines say of each row beside the first one.
+fn study(drawn: &[Trial], figures: &[Vec<Row>]) -> Study {
+    let machine = |(trial, rows): (&Trial, &Vec<Row>)| Drawn {
+        index: trial.index,
+        trajectory: trial.trajectory,
+        moved: trial.moved.map(str::to_owned),
+        figures: rows.iter().map(|&(_, nanos)| nanos.is_finite().then_some(nanos)).collect(),
+        ..Drawn::default()
+    };
+    let mut study = Study {
+        mitigations: figures[0].iter().map(|(name, _)| name.clone()).collect(),
+        better: Better::Lower,
+        machines: drawn.iter().zip(figures).map(machine).collect(),
+        ..Study::default()
+    };
+    study.conclude();
+    study
 }
 
 /// Returns the intervals of each row, and those over the first row on the same machine.

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_lab::uncertainty::{latin_hypercube, trajectories};
-use hitm_machine::{ARBITRATION, Arbitration, Clock, Costs, Draw, Range, SEED, policy};
+use hitm_lab::uncertainty::{self, TRAJECTORIES, trials};
+use hitm_machine::{Arbitration, Clock, Costs, Range, policy};
 use hitm_report::relative::is_baseline;
 use hitm_report::uncertainty::{Drawn, Parameter, SCHEMA, Study, Uncertainty};
 use hitm_report::uncertainty_state::{self, Finished};
@@ -54,9 +54,6 @@ pub(crate) struct UncertainArgs {
     state: Option<PathBuf>,
 }
 
-/// Trajectories by default: Morris's own examples have four.
-const TRAJECTORIES: u64 = 4;
-
 impl UncertainArgs {
     pub(crate) fn is_asked(&self) -> bool {
         self.uncertainty.is_some()
@@ -77,19 +74,15 @@ struct Field {
 struct Trial<'a> {
     study: usize,
     field: &'a Field,
-    index: usize,
-    trajectory: Option<usize>,
-    moved: Option<&'static str>,
-    draw: Draw,
-    seed: u64,
+    own: uncertainty::Trial,
 }
 
 impl Job for &Trial<'_> {
     fn name(&self) -> String {
         let machine = self.field.topology.name();
-        match self.moved {
-            Some(moved) => format!("machine {} like {machine}, another {moved}", self.index),
-            None => format!("machine {} like {machine}", self.index),
+        match self.own.moved {
+            Some(moved) => format!("machine {} like {machine}, another {moved}", self.own.index),
+            None => format!("machine {} like {machine}", self.own.index),
         }
     }
 }
@@ -123,7 +116,7 @@ pub(crate) fn run(
     let common = Common { cases, program, setting, mitigations: &mitigations, fixed };
     let fields = common.fields(machines)?;
     let count = args.uncertainty.unwrap_or(0) as usize;
-    let paths = args.trajectories.unwrap_or(TRAJECTORIES) as usize;
+    let paths = args.trajectories.map_or(TRAJECTORIES, |count| count as usize);
     let trials: Vec<Trial<'_>> =
         fields.iter().enumerate().flat_map(|(study, field)| common.trials(study, field, count, paths)).collect();
     let head = common.head(&fields, count, paths);
@@ -176,26 +169,8 @@ impl Common<'_> {
 
     /// Returns the machines of a field: those of the intervals, then those of the trajectories.
     fn trials<'a>(&self, study: usize, field: &'a Field, count: usize, paths: usize) -> Vec<Trial<'a>> {
-        let first = self.cases.seed();
-        let mut trials: Vec<Trial<'a>> = Vec::new();
-        for (index, draw) in latin_hypercube(count, first).into_iter().enumerate() {
-            let seed = first.saturating_add(index as u64);
-            trials.push(Trial { study, field, index, trajectory: None, moved: None, draw, seed });
-        }
-        let mut names: Vec<&str> = field.ranges.iter().map(|range| range.name.as_str()).collect();
-        names.extend((field.policies.len() > 1).then_some(ARBITRATION));
-        names.push(SEED);
-        for (path, found) in trajectories(paths, &names, first).into_iter().enumerate() {
-            let moved = std::iter::once(None).chain(found.moved.into_iter().map(Some));
-            for (draw, moved) in found.draws.into_iter().zip(moved) {
-                // Two seeds for each trajectory.
-                let seed = first.saturating_add(2 * path as u64 + u64::from(draw.has_other_seed()));
-                let moved = moved.map(|dimension| Draw::NAMES[dimension]);
-                let index = trials.len();
-                trials.push(Trial { study, field, index, trajectory: Some(path), moved, draw, seed });
-            }
-        }
-        trials
+        let own = trials(count, paths, &field.ranges, field.policies.len(), self.cases.seed());
+        own.into_iter().map(|own| Trial { study, field, own }).collect()
     }
 
     fn head(&self, fields: &[Field], intervals: usize, trajectories: usize) -> uncertainty_state::Setting {
@@ -226,7 +201,7 @@ impl Common<'_> {
     fn finish(&self, trials: &[Trial<'_>], state: &StateFile<Finished>) -> (Vec<Finished>, Vec<Failure>) {
         let (mut finished, mut left) = (Vec::new(), Vec::new());
         for (index, trial) in trials.iter().enumerate() {
-            match state.find(&(trial.study, trial.index)) {
+            match state.find(&(trial.study, trial.own.index)) {
                 Some(run) => finished.push(run.clone()),
                 None => left.push(&trials[index]),
             }
@@ -250,7 +225,7 @@ impl Common<'_> {
 
     /// Runs all mitigations on a machine.
     fn trial(&self, trial: &Trial<'_>, progress: &Progress, clock: &Arc<Clock>) -> Result<Drawn, Failure> {
-        let Trial { field, draw, seed, .. } = trial;
+        let Trial { field, own: uncertainty::Trial { index, trajectory, moved, draw, seed }, .. } = trial;
         let setting = Setting { seed: *seed, ..*self.setting };
         let costs = field.costs.at(draw, &self.fixed);
         let parameters = costs.parameters();
@@ -277,9 +252,9 @@ impl Common<'_> {
         let figures = self.mitigations.iter().map(figure).collect::<Result<Vec<f64>, Failure>>()?;
         let is_drawn = |name: &String| field.ranges.iter().any(|range| range.name == *name);
         Ok(Drawn {
-            index: trial.index,
-            trajectory: trial.trajectory,
-            moved: trial.moved.map(str::to_owned),
+            index: *index,
+            trajectory: *trajectory,
+            moved: moved.map(str::to_owned),
             seed: *seed,
             arbitration: arbitration.name().into_owned(),
             parameters: parameters.into_iter().filter(|(name, _)| is_drawn(name)).collect(),
