@@ -152,8 +152,8 @@ impl Stats {
         Some(self.journal.get()?.conservation(self.cpus.len() - 1, from, until))
     }
 
-    /// Returns how many CPUs idled on average in each of `parts` equal parts of the time between two
-    /// times, or `None` unless [`Stats::keep_journal`] was called.
+    /// Returns how many CPUs idled on average in each of `parts` equal parts of the time between
+    /// two times, or `None` unless [`Stats::keep_journal`] was called.
     #[must_use]
     pub fn idle_cpus(&self, from: Time, until: Time, parts: usize) -> Option<Vec<f64>> {
         Some(self.journal.get()?.idle_cpus(self.cpus.len() - 1, from, until, parts))
