@@ -149,7 +149,7 @@ impl NativeWorkers {
         // SeqCst: the table above.
         fence(Ordering::SeqCst);
         self.act_as(cpu, false, || {
-            MODE.set((Mode::Kernel, self.accounting.then(Instant::now)));
+            SINCE.set(self.accounting.then(Instant::now));
             let result = f();
             self.book(cpu, MODE.get());
             result

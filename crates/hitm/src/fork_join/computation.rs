@@ -338,24 +338,23 @@ impl Participant<'_> {
                 continue;
             }
             looks += 1;
-            match looks {
-                ..=SPINS => spin_loop(),
-                ..=LOOKS_AWAKE => {
-                    self.look_around();
-                    yield_now();
-                }
-                _ => {
-                    if !sleeps {
-                        sleeps = true;
-                        if !waiter.sleeps() {
-                            return;
-                        }
-                    }
-                    // An interrupt of the worker unparks it too.
-                    park_timeout(SLEEP);
-                    self.look_around();
+            if looks <= SPINS {
+                spin_loop();
+                continue;
+            }
+            self.look_around();
+            if looks <= LOOKS_AWAKE {
+                yield_now();
+                continue;
+            }
+            if !sleeps {
+                sleeps = true;
+                if !waiter.sleeps() {
+                    return;
                 }
             }
+            // An interrupt of the worker unparks it too.
+            park_timeout(SLEEP);
         }
     }
 }

@@ -190,7 +190,7 @@ fn begin_in_task<R>(handle: &Handle<Native>, f: impl FnOnce(&Participant<'_>) ->
     }
     let options = handle.inherited();
     let is_plain = options.cpus.is_none() && options.group.is_none() && options.tenant.is_none();
-    let class = is_plain.then(|| Class { priority: options.priority, runtime: Arc::as_ptr(&handle.0) });
+    let class = is_plain.then_some(Class { priority: options.priority, runtime: Arc::as_ptr(&handle.0) });
     let workers = handle.topology().cpus();
     let fits = |kept: &Kept| {
         let may_be_kept = kept.computation.has_no_helpers() || (class.is_some() && kept.class == class);
