@@ -240,14 +240,19 @@ pub(crate) fn read_modify_write(address: usize, size: Size, pc: usize) -> bool {
     true
 }
 
-/// A full fence. It is a locked instruction, or takes as long: gcc makes it of one.
+/// A full fence that the compiler was asked for: gcc makes it of a locked instruction.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hitm_fence() {
+    fence(Pace::locked);
+}
+
+/// A full fence, which takes what the pace says.
+pub(crate) fn fence(takes: impl FnOnce(&mut Pace) -> u64) {
     if let Some(thread) = thread::at_call() {
         on_host(|| {
             enter_call(thread);
             program::fence();
-            program::execute(thread.access.borrow_mut().pace.locked());
+            program::execute(takes(&mut thread.access.borrow_mut().pace));
         });
     }
 }

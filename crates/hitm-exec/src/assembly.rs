@@ -23,9 +23,10 @@ use hitm_machine::program::{self, Stored};
 use hitm_memory::LINE;
 
 use crate::access::{
-    self, Pending, enter_call, hitm_fence, hitm_load_range, hitm_pause, hitm_store_range, parts, peek, poke,
-    read_modify_write, store_plain, store_volatile,
+    self, Pending, enter_call, hitm_load_range, hitm_pause, hitm_store_range, parts, peek, poke, read_modify_write,
+    store_plain, store_volatile,
 };
+use crate::pace::Pace;
 use crate::tls::{self, on_host};
 use crate::{rseq, thread, turn};
 
@@ -259,7 +260,7 @@ extern "C" fn fill(to: usize, pc: usize, registers: &mut Registers, size: usize)
 }
 
 extern "C" fn fence(_address: usize, _pc: usize, _registers: &mut Registers, _size: usize) {
-    hitm_fence();
+    access::fence(Pace::fence_instruction);
 }
 
 extern "C" fn pause(_address: usize, _pc: usize, _registers: &mut Registers, _size: usize) {

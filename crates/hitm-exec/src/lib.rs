@@ -31,9 +31,10 @@
 //! | [`rseq`], [`membarrier`] | ids from the kernel, restarts, and fences of other CPUs |
 //! | [`sysfs`] | the system's files about its CPUs |
 //! | [`shared_memory`] | objects of shared memory |
-//! | [`syscalls`] | raw system calls, and what is refused |
+//! | [`syscalls`] | raw system calls, and code that is made at run time |
+//! | [`processes`] | other processes and programs, which are refused |
 //! | [`strings`] | the C library's functions that copy, fill and look through memory |
-//! | [`place`] | where its variables lie |
+//! | [`place`], [`arguments`] | where its variables, arguments and environment lie |
 //! | [`report`] | what `hitm exec` is told at the end |
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(unused))]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -42,6 +43,7 @@
 static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 
 mod access;
+mod arguments;
 mod arranged;
 mod assembly;
 mod atomic;
@@ -64,6 +66,7 @@ mod pace;
 mod pi;
 mod place;
 mod polls;
+mod processes;
 mod quick;
 mod random;
 mod report;

@@ -63,6 +63,12 @@ pub(crate) struct Named {
     name: String,
 }
 
+impl Named {
+    pub(crate) fn new(address: usize, size: usize, name: &str) -> Self {
+        Self { address, size, name: name.to_owned() }
+    }
+}
+
 /// The program names `size` bytes (`hitm.h`).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hitm_name(memory: *const c_void, size: usize, name: *const c_char) {
@@ -70,8 +76,7 @@ unsafe extern "C" fn hitm_name(memory: *const c_void, size: usize, name: *const 
         // SAFETY: the program's argument is a string.
         let name = unsafe { CStr::from_ptr(name) };
         on_host(|| {
-            let named = Named { address: memory.addr(), size, name: name.to_string_lossy().into_owned() };
-            shared().named.borrow_mut().push(named);
+            shared().named.borrow_mut().push(Named::new(memory.addr(), size, &name.to_string_lossy()));
         });
     }
 }

@@ -27,7 +27,7 @@ use crate::access::{enter_call, peek, poke};
 use crate::assembly::Registers;
 use crate::native::native;
 use crate::setting::Setting;
-use crate::start::shared;
+use crate::start::{self, shared};
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
 
@@ -100,8 +100,11 @@ pub(crate) fn give_up_area() {
 /// How far the fields reach that the machine's kernel writes: up to the concurrency id, or up to
 /// the node. None where the program runs natively. Constructors ask before there is a machine.
 fn feature_size() -> Option<u64> {
-    let setting = Setting::of_process().ok()??;
-    Some((if setting.mm_cid { ID + 4 } else { ID }) as u64)
+    let has_ids = match start::setting() {
+        Some(setting) => setting.mm_cid,
+        None => Setting::of_process().ok()??.mm_cid,
+    };
+    Some((if has_ids { ID + 4 } else { ID }) as u64)
 }
 
 /// Other values are the host's.

@@ -6,7 +6,7 @@ use crate::arranged::Arranged;
 
 /// The variable of the environment with the setting, as JSON. A program that is started without it
 /// runs natively.
-const VARIABLE: &str = "HITM_EXEC";
+pub(crate) const VARIABLE: &str = "HITM_EXEC";
 
 /// One run.
 #[derive(Clone, Debug, Deserialize)]

@@ -13,6 +13,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::access::enter_call;
+use crate::arguments::Arguments;
 use crate::arranged::Layouts;
 use crate::files::Files;
 use crate::frames::Frames;
@@ -76,12 +77,15 @@ pub(crate) fn shared() -> &'static Shared {
     SHARED.0.get().expect("the program runs on a machine")
 }
 
+/// What was asked of this run; `None` before the machine is made.
+pub(crate) fn setting() -> Option<&'static Setting> {
+    SHARED.0.get().map(|shared| &shared.setting)
+}
+
 unsafe extern "C" {
     /// The program's `main`: the linker renames it.
     fn __real_main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
 }
-
-type MainArguments = (c_int, *const *const c_char, *const *const c_char);
 
 /// Accesses of no access by this many CPUs in a row end a run as a livelock. A program may touch
 /// its own data for long without a call: this is a minute of the host.
@@ -118,7 +122,7 @@ unsafe extern "C" fn __wrap_main(argc: c_int, argv: *const *const c_char, envp: 
     same_addresses(argv, envp);
     // The caller of `main` is never returned to.
     random::set_at_start(setting.seed);
-    let main = (argc, argv, envp);
+    let main = Arguments { count: argc, words: argv, variables: envp };
     rseq::give_up_area();
     let own = tls::base();
     // SAFETY: it reads the calling thread's id.
@@ -209,19 +213,21 @@ impl Lender {
 /// The machine's host thread.
 extern "C" fn run(arguments: *mut c_void) -> *mut c_void {
     // SAFETY: `__wrap_main` leaked it.
-    let (setting, main, identity) = unsafe { &*arguments.cast::<(Setting, MainArguments, (usize, usize))>() };
+    let (setting, main, identity) = unsafe { &*arguments.cast::<(Setting, Arguments, (usize, usize))>() };
     tls::adopt_host();
     let machine = make(setting);
-    let (main, (base, handle)) = (*main, *identity);
+    // SAFETY: the arguments of `main`; the program's first thread has not begun.
+    let (main, named) = unsafe { main.moved() };
+    shared().named.borrow_mut().extend(named);
+    let (base, handle) = *identity;
     report::register();
     clock::trap_time_stamps();
     let ended = machine.run(move |cpu| {
         let runtime = &shared().runtime;
         if cpu.index() == 0 {
             let code = move || {
-                let (argc, argv, envp) = main;
                 // SAFETY: the arguments of `main`.
-                let status = unsafe { __real_main(argc, argv, envp) };
+                let status = unsafe { __real_main(main.count, main.words, main.variables) };
                 // SAFETY: as the C library does when `main` returns.
                 unsafe { libc::exit(status) }
             };

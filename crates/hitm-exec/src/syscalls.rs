@@ -1,6 +1,6 @@
-//! Raw system calls of the program, and what a simulated process cannot do.
+//! Raw system calls of the program; code that it makes, which is refused; and pinned memory.
 
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{c_int, c_long, c_void};
 
 use hitm_machine::{Simulated, program};
 use hitm_memory::{PathCost, Platform};
@@ -11,6 +11,7 @@ use crate::cpus::sched_yield;
 use crate::futex::{self, Ended};
 use crate::locks::fail;
 use crate::native::native;
+use crate::processes::{ANOTHER, CHILD};
 use crate::signals::{self, tgkill};
 use crate::start::{refuse_call, shared};
 use crate::thread::{self, Thread};
@@ -59,7 +60,7 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
         libc::SYS_io_uring_setup => {
             refuse_call("io_uring_setup", "I/O by rings is not simulated", "use read and write")
         }
-        libc::SYS_execve | libc::SYS_execveat => refuse_call("execve", "another program cannot be simulated", CHILD),
+        libc::SYS_execve | libc::SYS_execveat => refuse_call("execve", ANOTHER, CHILD),
         _ => {
             // The host's kernel runs it, in no simulated time but that of a system call.
             on_host(|| {
@@ -190,41 +191,6 @@ impl Futex {
 
 /// `FUTEX_LOCK_PI2`: as `FUTEX_LOCK_PI`, on another clock; all clocks here are one.
 const LOCK_PI2: c_int = 13;
-
-/// What to do without a child process.
-const CHILD: &str = "run the program without, for example with threads";
-
-/// Calls that a simulated process refuses; natively they are the C library's.
-macro_rules! refused {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $why:expr, $instead:expr;)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
-            match thread::current() {
-                // SAFETY: the program's own call: its duty.
-                None => unsafe { native!(fn $name($($kind),*) -> $result)($($argument),*) },
-                Some(_) => refuse_call(stringify!($name), $why, $instead),
-            }
-        }
-    )*};
-}
-
-type Words = *const *const c_char;
-
-refused! {
-    fork() -> c_int, "a child process cannot be simulated", CHILD;
-    vfork() -> c_int, "a child process cannot be simulated", CHILD;
-    execve(path: *const c_char, words: Words, variables: Words) -> c_int, "another program cannot be simulated", CHILD;
-    execv(path: *const c_char, words: Words) -> c_int, "another program cannot be simulated", CHILD;
-    execvp(path: *const c_char, words: Words) -> c_int, "another program cannot be simulated", CHILD;
-    posix_spawn(pid: *mut c_int, path: *const c_char, actions: usize, attributes: usize, words: Words, variables: Words) -> c_int,
-        "another program cannot be simulated", CHILD;
-    posix_spawnp(pid: *mut c_int, path: *const c_char, actions: usize, attributes: usize, words: Words, variables: Words) -> c_int,
-        "another program cannot be simulated", CHILD;
-    system(command: *const c_char) -> c_int, "another program cannot be simulated", CHILD;
-    popen(command: *const c_char, mode: *const c_char) -> *mut c_void, "another program cannot be simulated", CHILD;
-    shmget(key: c_int, size: usize, flags: c_int) -> c_int,
-        "memory that processes share is not simulated", "use memory of the program's own, and threads";
-}
 
 /// Code that is made while the program runs has no calls for its accesses.
 fn refuse_code(call: &str, protection: c_int) {

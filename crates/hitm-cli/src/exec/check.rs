@@ -16,7 +16,27 @@ use crate::failure::Failure;
 /// Functions that make processes, or code that no compiler made.
 const RISKS: [(&[&str], &str); 3] = [
     (
-        &["fork", "vfork", "clone", "posix_spawn", "posix_spawnp", "execve", "execv", "execvp", "system", "popen"],
+        &[
+            "fork",
+            "_Fork",
+            "vfork",
+            "daemon",
+            "forkpty",
+            "clone",
+            "posix_spawn",
+            "posix_spawnp",
+            "execve",
+            "execv",
+            "execvp",
+            "execvpe",
+            "fexecve",
+            "execveat",
+            "execl",
+            "execlp",
+            "execle",
+            "system",
+            "popen",
+        ],
         "another process is not simulated",
     ),
     (

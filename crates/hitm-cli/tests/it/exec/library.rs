@@ -185,10 +185,9 @@ fn what_leads_out_of_the_process_is_refused() {
     for (word, said) in [
         ("cancel", "pthread_cancel: cancellation of threads is not simulated; let the thread return"),
         ("protected", "pthread_mutex_lock: a mutex that is priority-protected, or both robust and inheriting, is not"),
-        ("spawn", "posix_spawn: another program cannot be simulated; run the program without"),
-        ("exec", "execv: another program cannot be simulated; run the program without"),
-        ("system", "system: another program cannot be simulated; run the program without"),
         ("fork", "fork: a child process cannot be simulated; run the program without"),
+        ("vfork", "vfork: a child process cannot be simulated; run the program without"),
+        ("daemon", "daemon: a child process cannot be simulated; run the program in the foreground"),
         ("segment", "shmget: memory that processes share is not simulated; use memory of the program's own"),
         ("robust", "pthread_mutex_lock: a mutex that is priority-protected, or both robust and inheriting, is not"),
         ("shared", "shm_open: memory that other processes may share is not simulated; make the object anew"),
@@ -200,11 +199,69 @@ fn what_leads_out_of_the_process_is_refused() {
         ("edges", "epoll_ctl: EPOLLET is not simulated; watch levels, without it"),
         ("profile", "setitimer: a timer of processor time is not simulated; use ITIMER_REAL"),
     ] {
-        let ended = end(hitm().args(["exec", "--cpus", "2"]).arg(&program.file).arg(word));
-        assert_eq!(ended.status, Some(1), "{word}: {ended:?}");
-        let first = ended.stderr.lines().next().unwrap_or_default();
-        assert!(first.starts_with(&format!("hitm: the program calls {said}")), "{word}: {first}");
+        is_refused(&program, word, said);
     }
+}
+
+/// The program, told to do `word`, is refused by a line that says `said`.
+fn is_refused(program: &Program, word: &str, said: &str) {
+    let ended = end(hitm().args(["exec", "--cpus", "2"]).arg(&program.file).arg(word));
+    assert_eq!(ended.status, Some(1), "{word}: {ended:?}");
+    let first = ended.stderr.lines().next().unwrap_or_default();
+    assert!(first.starts_with(&format!("hitm: the program calls {said}")), "{word}: {first}");
+}
+
+#[test]
+fn other_programs_are_refused_by_the_name_of_the_call() {
+    let Some(program) = program("refused.c") else { return };
+    for (names, natively) in [
+        (&["execv", "execve", "execvp", "execvpe", "fexecve", "execveat", "system", "popen"][..], "another program\n"),
+        // With more words than registers.
+        (&["execl", "execlp", "execle"], "a b c d e f g\n"),
+    ] {
+        for name in names {
+            assert_eq!(program.natively(&[name]), natively, "{name}");
+            is_refused(
+                &program,
+                name,
+                &format!("{name}: another program cannot be simulated; run the program without"),
+            );
+        }
+    }
+    for name in ["posix_spawn", "posix_spawnp"] {
+        is_refused(&program, name, &format!("{name}: another program cannot be simulated; run the program without"));
+    }
+}
+
+#[test]
+fn arguments_and_environment_do_not_move_with_the_options() {
+    let Some(program) = program("arguments.c") else { return };
+    let (words, trace) = (["a word of the program's"], program.folder.path().join("trace"));
+    let run = |options: &[&str], variables: &[(&str, &str)]| {
+        let json = program.folder.path().join("result.json");
+        let mut command = hitm();
+        command.env("HITM_TEST", "a value").envs(variables.iter().copied());
+        command.args(["exec", "--cpus", "4", "--lines", "9"]).args(options).arg("--json").arg(&json);
+        let ended = end(command.arg(&program.file).args(words));
+        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        let mut file = read_checked(&json, "run");
+        file["runs"][0]["wall_seconds"] = 0.into();
+        (ended.stdout, file["runs"][0].take())
+    };
+    let first = run(&[], &[]);
+    let names = fields(&first.1);
+    for name in ["arguments", "environment"] {
+        assert!(names.iter().any(|known| known.starts_with(name)), "{name} is not in {names:?}");
+    }
+    assert!(first.0.starts_with("the program does not see its setting\n"), "{}", first.0);
+    // What the option adds to the setting is longer than a line's half, and not a line.
+    let longer = run(&["--trace", trace.to_str().expect("a path")], &[]);
+    assert_eq!(first.0, longer.0);
+    assert!(first.1 == longer.1, "the results differ");
+    // The user's own variables move the environment, not the arguments.
+    let at = |text: &str| text.lines().find(|line| line.starts_with("arguments at")).map(str::to_owned);
+    let other = run(&[], &[("HITM_TEST_MORE", "0123456789")]);
+    assert!(at(&first.0).is_some() && at(&first.0) == at(&other.0), "{}{}", first.0, other.0);
 }
 
 #[test]

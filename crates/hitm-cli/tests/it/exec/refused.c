@@ -28,17 +28,44 @@ int main(int count, char **words) {
         pthread_mutex_init(&mutex, &kind);
         pthread_mutex_lock(&mutex);
     }
-    if (!strcmp(what, "spawn")) {
-        pid_t child;
-        posix_spawn(&child, "/bin/true", 0, 0, words, 0);
-    }
-    if (!strcmp(what, "exec"))
-        execv("/bin/true", words);
+    char *list[] = {"echo", "another", "program", 0}, *none[] = {0};
+    pid_t child;
+    if (!strcmp(what, "posix_spawn"))
+        posix_spawn(&child, "/bin/echo", 0, 0, list, none);
+    if (!strcmp(what, "posix_spawnp"))
+        posix_spawnp(&child, "echo", 0, 0, list, none);
+    if (!strcmp(what, "execv"))
+        execv("/bin/echo", list);
+    if (!strcmp(what, "execve"))
+        execve("/bin/echo", list, none);
+    if (!strcmp(what, "execvp"))
+        execvp("echo", list);
+    if (!strcmp(what, "execvpe"))
+        execvpe("echo", list, none);
+    if (!strcmp(what, "fexecve"))
+        fexecve(open("/bin/echo", O_RDONLY), list, none);
+    if (!strcmp(what, "execveat"))
+        execveat(AT_FDCWD, "/bin/echo", list, none, 0);
+    /* More words than there are registers for. */
+    if (!strcmp(what, "execl"))
+        execl("/bin/echo", "echo", "a", "b", "c", "d", "e", "f", "g", (char *)0);
+    if (!strcmp(what, "execlp"))
+        execlp("echo", "echo", "a", "b", "c", "d", "e", "f", "g", (char *)0);
+    if (!strcmp(what, "execle"))
+        execle("/bin/echo", "echo", "a", "b", "c", "d", "e", "f", "g", (char *)0, none);
     if (!strcmp(what, "system"))
-        if (system("true"))
-            return 1;
+        return system("echo another program");
+    if (!strcmp(what, "popen")) {
+        char text[64];
+        FILE *from = popen("echo another program", "r");
+        return !fgets(text, sizeof text, from) || fputs(text, stdout) < 0 || pclose(from);
+    }
     if (!strcmp(what, "fork"))
         fork();
+    if (!strcmp(what, "vfork") && !vfork())
+        _exit(0);
+    if (!strcmp(what, "daemon"))
+        daemon(1, 1);
     if (!strcmp(what, "shared"))
         shm_open("/hitm", O_RDWR, 0600);
     if (!strcmp(what, "segment"))
