@@ -12,7 +12,7 @@ use crate::command::{Ended, end, hitm, workspace};
 fn compiled(is_undone: bool) -> Program {
     let folder = crate::command::folder();
     let file = folder.path().join("service");
-    let source = workspace("crates/hitm-cli/tests/it/exec/service.c");
+    let source = workspace("docs/examples/service.c");
     let mut command = hitm();
     command.args(["cc", "-O2", "-pthread", "-o"]).arg(&file).arg(source);
     if is_undone {

@@ -1,4 +1,4 @@
-/* Counters that all threads write, beside a limit that all read. */
+/* For docs/check.md: counters that all threads write, beside a limit that all read. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
