@@ -3,7 +3,8 @@
 //!
 //! Without a browser the tests are skipped and say so; in CI they fail then. The checker is
 //! axe-core, fetched by npm when the test runs: its licence is the MPL, so it is not kept here.
-//! `HITM_SCREENSHOTS=FOLDER` keeps a picture of each view there; `HITM_PAGE=FILE` opens that page.
+//! `HITM_SCREENSHOTS=FOLDER` keeps a picture of each view there; `HITM_PAGE=FILE` opens that page,
+//! and with both it keeps pictures of that page's views, as docs/reports.md has them.
 #![cfg(unix)]
 
 mod driver;
@@ -305,5 +306,19 @@ fn a_page_of_ones_own_opens() {
     browser.evaluate("location.hash = '#/line/0'; new Promise((done) => setTimeout(done, 50))");
     let (scrolled, filtered) = steps(&mut browser);
     println!("a step of the list of lines: scroll {scrolled:.0} ms, filter {filtered:.0} ms");
+    for scheme in ["light", "dark"] {
+        browser.show(1280, scheme);
+        for (view, _) in VIEWS {
+            let show = format!("location.hash = '#/{view}/0'; new Promise((done) => setTimeout(done, 200))");
+            browser.evaluate(&show);
+            keep(&mut browser, &format!("{view}-{scheme}"));
+        }
+        browser.evaluate(MOVED);
+        keep(&mut browser, &format!("moved-{scheme}"));
+    }
     assert_eq!(browser.complaints(), [""; 0]);
 }
+
+/// Scrolls the view of two runs to the fields that moved, where there are any.
+const MOVED: &str =
+    "[...document.querySelectorAll('h2')].find((one) => one.textContent === 'Fields that moved')?.scrollIntoView()";

@@ -64,7 +64,7 @@ function moving(object) {
     const box = svg('g', { class: 'word' + (moved ? ' moved' : '') }, svg('title', null, word.name + ': ' + hexadecimal(from.offset) + (moved ? ' to ' + hexadecimal(to.offset) : '') + ', ' + plural(word.size, 'byte')),
       svg('rect', { width: Math.max(2, Math.min(word.size, LINE) * cell - 1.5), height: high - 4, rx: 2 }),
       svg('rect', { width: Math.max(2, Math.min(word.size, LINE) * cell - 1.5), height: high - 4, rx: 2, class: 'cost', 'fill-opacity': (0.5 * share(Math.max(from.waits, to.waits), most)).toFixed(3) }),
-      svg('text', { x: 3, y: 15 }, word.name.length <= room ? word.name : room > 3 ? word.name.slice(0, room - 1) + '…' : ''));
+      svg('text', { x: 3, y: 15 }, word.name.length <= room ? word.name : room > 3 ? '…' + word.name.slice(1 - room) : ''));
     return { box, from, to };
   });
   const show = (after) => boxes.forEach(({ box, from, to }) => { box.style.transform = at(after ? to : from); });

@@ -40,7 +40,7 @@ function map(run) {
   const place = el('div');
   const show = (wanted) => {
     const [, name, words, of] = METRICS.find(([key]) => key === wanted);
-    const most = Math.max(1e-9, ...(run.cores ?? []).map(of));
+    const most = (run.cores ?? []).map(of).reduce((a, b) => Math.max(a, b), 1e-9);
     const packages = [...new Set(domains.map((domain) => domain.package))];
     place.replaceChildren(
       el('p', { class: 'key' }, run.cores?.length ? 'Darker: more ' + name + ' (' + words + '); the darkest is ' + percent(most) + '.' : 'No time by core was measured.'),
@@ -65,9 +65,9 @@ function domainTimes(run) {
     { head: 'package', number: true, cell: (row) => String(row.domain.package) },
     { head: 'node', number: true, cell: (row) => String(row.domain.node) },
     { head: 'CPUs', cell: (row) => row.domain.cpus },
-    { head: 'tasks', number: true, class: 'bars', cell: (row) => bar(row.busy, percent(row.busy)) },
+    { head: 'tasks', number: true, class: 'bars user', cell: (row) => bar(row.busy, percent(row.busy)) },
     { head: 'kernel', number: true, class: 'bars', cell: (row) => bar(row.kernel, percent(row.kernel)) },
-    { head: 'idle', number: true, class: 'bars', cell: (row) => bar(row.idle, percent(row.idle)) },
+    { head: 'idle', number: true, class: 'bars idle', cell: (row) => bar(row.idle, percent(row.idle)) },
   ], rows);
 }
 

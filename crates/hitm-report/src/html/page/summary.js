@@ -17,9 +17,10 @@ function timeBar(run) {
   if (!Number.isFinite(run.kernel_share ?? NaN)) return missing('No time was measured.');
   const parts = timeParts(run);
   let [from, kernels] = [0, 0];
+  for (const part of parts) part.opacity = part.kind === 'kernel' ? Math.max(0.25, 1 - 0.12 * kernels++).toFixed(2) : 1;
   const boxes = parts.map((part) => {
-    const box = svg('rect', { x: 1000 * from, y: 0, width: Math.max(0.5, 1000 * part.value), height: 26, class: part.kind,
-      'fill-opacity': part.kind === 'kernel' ? Math.max(0.25, 1 - 0.12 * kernels++).toFixed(2) : 1 }, svg('title', null, part.name + ': ' + percent(part.value)));
+    const box = svg('rect', { x: 1000 * from, y: 0, width: Math.max(0.5, 1000 * part.value), height: 26, class: part.kind, 'fill-opacity': part.opacity },
+      svg('title', null, part.name + ': ' + percent(part.value)));
     from += part.value;
     return box;
   });
@@ -27,7 +28,7 @@ function timeBar(run) {
   const [large, small] = [parts.filter((part) => part.value >= 0.001), parts.filter((part) => part.value < 0.001)];
   return el('div', null,
     svg('svg', { viewBox: '0 0 1000 26', preserveAspectRatio: 'none', class: 'time', role: 'img', 'aria-label': label }, boxes),
-    el('ul', { class: 'legend' }, large.map((part) => el('li', { class: part.kind }, el('span', { class: 'value' }, percent(part.value)), ' ', part.name)),
+    el('ul', { class: 'legend' }, large.map((part) => el('li', { class: part.kind, '--opacity': part.opacity }, el('span', { class: 'value' }, percent(part.value)), ' ', part.name)),
       small.length ? el('li', null, el('span', { class: 'value' }, percent(sum(small, (part) => part.value))), ' ' + plural(small.length, 'smaller part')) : null));
 }
 
