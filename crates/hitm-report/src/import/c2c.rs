@@ -41,7 +41,7 @@ pub(super) fn reports(text: &str) -> Result<Vec<Rows>, ImportError> {
 fn head(words: &[&str]) -> Option<(u64, [u64; 3])> {
     let (address, numbers) = words.split_last()?;
     let address = hexadecimal(address).filter(|&address| address >= 1 << 12)?;
-    let numbers: Vec<u64> = numbers.iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let numbers: Vec<u64> = numbers.iter().map(|word| count(word)).collect::<Option<_>>()?;
     match numbers[..] {
         [remote, local, stores] => Some((address, [remote, local, stores])),
         // The line's number comes first.
@@ -50,6 +50,18 @@ fn head(words: &[&str]) -> Option<(u64, [u64; 3])> {
         _ => None,
     }
 }
+
+/// Returns a number of samples, or of cycles.
+fn count(word: &str) -> Option<u64> {
+    word.parse().ok().filter(|&number| number < MOST)
+}
+
+/// More than any report has: the sums of a whole text stay below 2^64.
+const MOST: u64 = 1 << 36;
+
+/// Bytes of the longest line that a report has: of two that move together, or of a family with
+/// lines of 256 bytes.
+const LONGEST: u64 = 256;
 
 fn hexadecimal(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
@@ -64,14 +76,15 @@ fn shares(words: &[&str]) -> Option<Vec<f64>> {
 
 fn row(words: &[&str], shares: &[f64], [remote, local, stores]: [u64; 3]) -> Option<Row> {
     let of = |share: f64, all: u64| (share / 100.0 * all as f64).round() as u64;
-    let offset = hexadecimal(words.first()?)?;
+    let offset = hexadecimal(words.first()?).filter(|&offset| offset < LONGEST)?;
     // Of stores that hit and of stores that missed each has its own sum; only their total is known
     // where a mail has one column.
     let hitm = Hitm { remote: of(shares[0], remote), local: of(shares[1], local) };
     let own = Row { offset, hitm, stores: of(shares[2], stores), ..Row::default() };
     let mut rest = words[1..].iter().copied().peekable();
     if shares.len() == 3 {
-        let (cycles, records) = (rest.next()?.parse().ok()?, rest.next()?.parse().ok()?);
+        let cycles = rest.next()?.parse().ok().filter(|cycles| (0.0..MOST as f64).contains(cycles))?;
+        let records = count(rest.next()?)?;
         let function = rest.next()?.to_owned();
         return Some(Row { cycles: (0.0, 0.0, cycles), records, function, location: "?".to_owned(), ..own });
     }
@@ -80,7 +93,7 @@ fn row(words: &[&str], shares: &[f64], [remote, local, stores]: [u64; 3]) -> Opt
         rest.next();
     }
     let code = rest.next().filter(|word| hexadecimal(word).is_some())?;
-    let mut number = || rest.next()?.parse::<u64>().ok();
+    let mut number = || count(rest.next()?);
     let (remote, local, load) = (number()?, number()?, number()?);
     let (records, cpus) = (number()?, number()?);
     let mut symbol = rest.skip_while(|word| word.starts_with('['));
@@ -131,5 +144,12 @@ mod tests {
     fn a_row_that_is_cut_is_said() {
         let text = "155 39 39 0xff14d52c4682d800\n43.23% 43.59% 0.00% 0x0\n";
         assert!(matches!(reports(text), Err(ImportError::Row(2, _))));
+        // So is one whose numbers no report has: an offset outside of the line, and more samples than there are.
+        for row in ["0x1000 3489 415 f", "0x0 3489 18446744073709551615 f", "0x0 NaN 415 f"] {
+            let text = format!("155 39 39 0xff14d52c4682d800\n43.23% 43.59% 0.00% {row}\n");
+            assert!(matches!(reports(&text), Err(ImportError::Row(2, _))), "{row}");
+        }
+        let head = "18446744073709551615 39 39 0xff14d52c4682d800\n43.23% 43.59% 0.00% 0x0 3489 415 f\n";
+        assert_eq!(reports(head), Ok(Vec::new()), "no head of a line");
     }
 }

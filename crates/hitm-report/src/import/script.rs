@@ -25,10 +25,14 @@ struct Sum {
 /// Returns the rows of the samples; `None` if the text has none.
 pub(super) fn samples(text: &str) -> Result<Option<Rows>, ImportError> {
     let mut sums: BTreeMap<(u64, u64, String), Sum> = BTreeMap::new();
-    for line in text.lines() {
+    for (number, line) in text.lines().enumerate() {
         let Some((is_store, rest)) = event(line) else { continue };
-        let Some(sample) = sample(rest) else { continue };
+        let sample = sample(rest).ok_or_else(|| ImportError::Row(number + 1, NOT_WHOLE.to_owned()))?;
         let Sample { address, source, weight, function, location } = sample;
+        if address == 0 {
+            // The processor did not say what was accessed.
+            continue;
+        }
         let sum = sums.entry((address & !(LINE - 1), address % LINE, function)).or_default();
         sum.location = location;
         sum.cpus.extend(cpu(line));
@@ -69,6 +73,10 @@ pub(super) fn samples(text: &str) -> Result<Option<Rows>, ImportError> {
     }
     Ok((!lines.is_empty()).then(|| lines.into_iter().collect()))
 }
+
+/// What is wrong with a sample that is cut, or printed with other fields.
+const NOT_WHOLE: &str = "a sample without address, weight and code, or cut short; \
+                         print it with `perf script -F comm,tid,cpu,time,event,addr,data_src,weight,ip,sym`";
 
 /// Returns whether a line is a sample of stores, and what follows the event's name.
 fn event(line: &str) -> Option<(bool, &str)> {
@@ -133,5 +141,17 @@ ffmpeg  1235 [200] 5123.3:  1 cpu/mem-stores/P: ff14d52c4682d800 5080022 |OP STO
         assert_eq!((rows[0].stores, rows[0].function.as_str()), (1, "update_load_avg"));
         assert_eq!((rows[1].hitm, rows[1].cpus), (Hitm { local: 1, remote: 1 }, 2));
         assert_eq!(rows[1].cycles, (1200.0, 345.0, 0.0));
+    }
+
+    #[test]
+    fn a_sample_that_is_cut_or_has_no_weight_is_said() {
+        let whole = "ffmpeg  1234 [012] 5123.1:  1 cpu/mem-loads,ldlat=30/P: ff14d52c4682d808 1026a100142 |OP LOAD|SNP HitM| 345 ffffffffa134934e f+0x4e";
+        assert!(samples(whole).unwrap().is_some());
+        let without = "ffmpeg  1234 [012] 5123.1:  1 cpu/mem-loads,ldlat=30/P: ffffffffa134934e f+0x4e";
+        for cut in [&whole[..whole.len() - 25], without] {
+            assert!(matches!(samples(&format!("{whole}\n{cut}\n")), Err(ImportError::Row(2, _))), "{cut}");
+        }
+        let unknown = whole.replace("ff14d52c4682d808", "0");
+        assert_eq!(samples(&unknown), Ok(None), "nothing is known of what was accessed");
     }
 }
