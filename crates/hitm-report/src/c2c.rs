@@ -36,11 +36,16 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
         if run.arbitration.is_empty() { String::new() } else { format!(", arbitration {}", run.arbitration) },
         if run.remote_is_node { "; remote is another node" } else { "" }
     );
-    let mut text = render_lines(&heading, hottest, run.waited(), layout);
     let left = run.lines.len() - hottest.len();
+    let mut text = match (hottest, left) {
+        // None is to be shown, which does not mean that none was contended.
+        ([], 1..) => format!("{heading}\n"),
+        _ => render_lines(&heading, hottest, run.waited(), layout),
+    };
     if left > 0 {
         push(&mut text, "");
-        push(&mut text, &format!("{left} more lines: add --lines {}", run.lines.len()));
+        let lines = if left == 1 { "line" } else { "lines" };
+        push(&mut text, &format!("{left} more {lines}: add --lines {}", run.lines.len()));
     }
     text
 }

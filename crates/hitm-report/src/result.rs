@@ -96,6 +96,16 @@ pub struct Domain {
     pub cpus: String,
 }
 
+impl Domain {
+    /// Returns whether all of its parts have numbers that a machine can have: a page makes a list
+    /// of them.
+    fn is_possible(&self) -> bool {
+        let is_number = |text: &str| text.parse::<u32>().is_ok_and(|number| number < PARTS_MAX);
+        let all = |ranges: &str| ranges.split([',', '-']).filter(|text| !text.is_empty()).all(is_number);
+        self.package < PARTS_MAX && self.node < PARTS_MAX && all(&self.cores) && all(&self.cpus)
+    }
+}
+
 /// A parameter that was fitted on a baseline.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Calibration {
@@ -495,7 +505,13 @@ pub enum ReadError {
     OtherSchema(String),
     /// It lacks a part, or a part has another form.
     Form(serde_json::Error),
+    /// A machine of this name has an LLC domain, of this number, with a part that is numbered
+    /// higher than any machine's.
+    Domain(String, usize),
 }
+
+/// Cores, CPUs, nodes and packages of a machine are fewer: exchanges number the parts in 16 bits.
+const PARTS_MAX: u32 = 1 << 16;
 
 /// What to do about a text that is none.
 const AGAIN: &str = "write it again with `hitm run --json`";
@@ -512,6 +528,11 @@ impl fmt::Display for ReadError {
                 write!(f, "`schema` is `{other}` and this version reads `{SCHEMA}`; take the `hitm` that wrote it")
             }
             Self::Form(error) => write!(f, "not as `--json` writes it: {error}; {AGAIN}"),
+            Self::Domain(machine, number) => write!(
+                f,
+                "machine `{machine}`: LLC domain {number} has a package, a node, cores or CPUs that are not numbers \
+                 below {PARTS_MAX}; {AGAIN}"
+            ),
         }
     }
 }
@@ -520,7 +541,7 @@ impl std::error::Error for ReadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NoJson(error) | Self::Form(error) => Some(error),
-            Self::NoSchema | Self::OtherSchema(_) => None,
+            Self::NoSchema | Self::OtherSchema(_) | Self::Domain(..) => None,
         }
     }
 }
@@ -544,7 +565,15 @@ impl ResultFile {
     pub fn read(text: &str) -> Result<Self, ReadError> {
         let value: serde_json::Value = serde_json::from_str(text).map_err(ReadError::NoJson)?;
         match value.get("schema").and_then(serde_json::Value::as_str) {
-            Some(SCHEMA) => serde_json::from_value(value).map_err(ReadError::Form),
+            Some(SCHEMA) => {
+                let file: Self = serde_json::from_value(value).map_err(ReadError::Form)?;
+                for machine in &file.machines {
+                    if let Some(number) = machine.domains.iter().position(|domain| !domain.is_possible()) {
+                        return Err(ReadError::Domain(machine.name.clone(), number));
+                    }
+                }
+                Ok(file)
+            }
             Some(other) => Err(ReadError::OtherSchema(other.to_owned())),
             None => Err(ReadError::NoSchema),
         }

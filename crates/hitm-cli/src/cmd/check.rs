@@ -125,7 +125,9 @@ impl Check {
         if rule.demand.is_of_layout() && rule.cpus.is_none() && rule.machine.is_none() && rule.workload.is_none() {
             let name = self.mitigation.as_deref().or(rule.mitigation.as_deref()).unwrap_or("baseline");
             let mitigation = Mitigation::parse(name).map_err(|error| error.to_string())?;
-            return judge(rule, Subject { name, layouts: &described(&mitigation), run: None }, &|_| unreachable!());
+            let subject = Subject { name, layouts: &described(&mitigation), run: None };
+            let own = "of a program give its result, too: `hitm check rules.toml result.json`";
+            return judge(rule, subject, &|_| unreachable!()).map_err(|why| format!("{why}; {own}"));
         }
         Err("it is about a run; give a result file: `hitm check rules.toml result.json`".to_owned())
     }
@@ -149,8 +151,10 @@ impl Check {
                 format!("`{}` of `{}` on `{}`{cpus}", run.mitigation, run.workload, run.machine)
             };
             let has: Vec<String> = file.runs.iter().map(has).collect();
-            let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
-            return Err(format!("the result file has no run that it is about; the runs are {has}"));
+            return Err(match has.as_slice() {
+                [] => "the result file has no runs; write it again with `hitm run --json`".to_owned(),
+                has => format!("the result file has no run that it is about; the runs are {}", has.join(", ")),
+            });
         }
         let mut verdicts = Vec::new();
         for run in runs {

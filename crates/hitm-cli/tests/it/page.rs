@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::{Value, json};
+
 use crate::command::{end, hitm, workspace};
 
 /// Runs `hitm report` with these words in a folder.
@@ -24,11 +26,17 @@ fn what_is_no_result_is_refused_in_one_line() {
     refuse("half.json", "not JSON at line 1, column 9: it may be cut short");
     refuse("other.json", "`schema` is `hitm-compare/1`");
     let saved = workspace("results/ffmpeg.json");
+    // A page makes a list of a machine's parts: so many would stop the browser.
+    let text = fs::read_to_string(&saved).expect("a saved result");
+    let mut many: Value = serde_json::from_str(&text).expect("JSON");
+    many["machines"][0]["domains"] = json!([{ "package": 0, "node": 0, "cores": "0-4000000000", "cpus": "0" }]);
+    fs::write(folder.path().join("many.json"), many.to_string()).expect("a file");
+    refuse("many.json", "LLC domain 0 has a package, a node, cores or CPUs that are not numbers below 65536");
     refuse(&format!("{} -o none/page.html", saved.display()), "name a file in a folder that can be written");
     if cfg!(not(feature = "parquet")) {
         refuse(&format!("{} --parquet tables", saved.display()), "build with `--features parquet`, or take --csv");
     }
-    assert!(fs::read_dir(folder.path()).expect("the folder").count() <= 3, "nothing is left behind");
+    assert!(fs::read_dir(folder.path()).expect("the folder").count() <= 4, "nothing is left behind");
 }
 
 #[test]
