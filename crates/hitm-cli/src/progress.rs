@@ -43,6 +43,8 @@ struct State {
     begun: Instant,
     runs: usize,
     finished: usize,
+    /// What all runs take, where that is known beforehand.
+    whole: Option<Duration>,
     running: Vec<Arc<Running>>,
     /// The name of the run that began last.
     last: String,
@@ -72,8 +74,9 @@ impl State {
     /// `3 of 21 runs, 17 %, 40 seconds left: all on gnr-2x120`, after `elapsed`.
     fn text(&self, elapsed: Duration) -> String {
         let part = self.done() / self.runs.max(1) as f64;
-        // Before a hundredth is done, an estimate is a guess.
-        let left = (part >= 0.01).then(|| elapsed.mul_f64((1.0 - part).max(0.0) / part));
+        // Before a hundredth is done, an estimate from it is a guess.
+        let measured = (part >= 0.01).then(|| elapsed.mul_f64((1.0 - part).max(0.0) / part));
+        let left = measured.or_else(|| self.whole.map(|whole| whole.saturating_sub(elapsed)));
         let left = left.map_or_else(String::new, |left| format!(", {} left", HumanDuration(left)));
         let percent = (100.0 * part).floor();
         format!("{} of {} runs, {percent} %{left}: {}", self.finished, self.runs, visible(&self.last))
@@ -104,7 +107,8 @@ impl Progress {
     /// Gives the state and its text to `show` after each `every`, on a thread of its own.
     fn shown(runs: usize, every: Duration, bar: ProgressBar, show: impl Fn(&State, String) + Send + 'static) -> Self {
         let begun = Instant::now();
-        let state = State { begun, runs, finished: 0, running: Vec::new(), last: String::new(), is_over: false };
+        let state =
+            State { begun, runs, finished: 0, whole: None, running: Vec::new(), last: String::new(), is_over: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), over: Condvar::new() });
         let watched = shared.clone();
         let shown_by = thread::spawn(move || {
@@ -118,6 +122,11 @@ impl Progress {
             }
         });
         Self { shared, shown_by: Some(shown_by), bar }
+    }
+
+    /// Says that all runs take about this time: shown until a part of them tells more.
+    pub(crate) fn expect_time(&self, whole: Duration) {
+        self.shared.state().whole = Some(whole);
     }
 
     /// Counts `runs` more than were expected.
@@ -220,5 +229,9 @@ mod tests {
         progress.at(0, 300, "caches");
         let text = progress.shared.state().text(Duration::from_secs(9));
         assert_eq!(text, "0 of 300 runs, 0 %: caches");
+        // Unless it is known from a run before.
+        progress.expect_time(Duration::from_secs(600));
+        let text = progress.shared.state().text(Duration::from_secs(9));
+        assert_eq!(text, "0 of 300 runs, 0 %, 10 minutes left: caches");
     }
 }

@@ -133,7 +133,9 @@ impl Case {
     pub(crate) fn name(&self) -> String {
         let Self { topology, arbitration, workload, .. } = self;
         let mitigation = self.mitigation_name();
-        format!("{mitigation} on {}, {}, seed {}", topology.name(), arbitration.name(), workload.seed())
+        let objects: Vec<&str> = self.arrangements.keys().map(String::as_str).collect();
+        let tried = if objects.is_empty() { String::new() } else { format!(" with a new {}", objects.join(", ")) };
+        format!("{mitigation}{tried} on {}, {}, seed {}", topology.name(), arbitration.name(), workload.seed())
     }
 
     /// Returns the command that repeats this run alone.

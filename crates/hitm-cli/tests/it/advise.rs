@@ -63,7 +63,7 @@ fn the_four_published_patches_are_found() {
 /// gain is in docs/advise.md: a window of six milliseconds says little.
 #[test]
 fn layouts_are_simulated_in_pairs_and_ordered_by_their_gain() {
-    let (ended, advice) = advised("--try 3 --seeds 2 --controls");
+    let (ended, advice) = advised("--try 3 --seeds 2 --controls --together");
     let gain = |own: &Value| own["predicted"]["gain"].as_f64();
     let gains: Vec<f64> = suggestions(&advice).iter().map_while(gain).collect();
     assert_eq!(gains.len(), 3, "{}", ended.stdout);
@@ -71,7 +71,21 @@ fn layouts_are_simulated_in_pairs_and_ordered_by_their_gain() {
     assert!(gains.iter().any(|gain| *gain != 0.0), "a layout that moves fields changes the run");
     assert_eq!(advice["controls"].as_array().unwrap().iter().filter_map(gain).count(), 2);
     assert_eq!(advice["seeds"], json!([1, 2]));
-    assert!(ended.stdout.contains("2 pairs of runs with the same random seed"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("2 pairs of runs, each with the same random seed"), "{}", ended.stdout);
+    // One on another: all three, and the advisor that moves fields at random.
+    let together = &advice["together"];
+    let steps = together["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 4, "{together:#}");
+    assert_eq!(steps[0]["title"], suggestions(&advice)[0]["title"], "the largest gain comes first");
+    assert_eq!((&steps[3]["title"], &steps[3]["is_kept"]), (&json!("move fields at random"), &json!(false)));
+    for step in steps {
+        let (gain, interval) = (step["predicted"]["gain"].as_f64(), step["predicted"]["interval"].as_f64());
+        let is_gain = gain.zip(interval).is_some_and(|(gain, interval)| gain > interval);
+        assert!(is_gain || step["is_kept"] == false, "{step:#}");
+    }
+    let kept = steps.iter().filter(|step| step["is_kept"] == true).count();
+    assert_eq!(together["predicted"].is_object(), kept > 0, "{together:#}");
+    assert!(ended.stdout.contains("\ntogether: "), "{}", ended.stdout);
 }
 
 #[test]
@@ -92,6 +106,20 @@ fn what_cannot_be_advised_on_has_status_2() {
         "--mitigation shipped",
         expect![[r#"
         hitm: result file `r.json`: it has no such run; its runs are `baseline`
+    "#]],
+    );
+    check(
+        &|file| file["runs"] = json!([]),
+        "",
+        expect![[r#"
+        hitm: result file `r.json`: it has no runs; write it again with `hitm run --json`
+    "#]],
+    );
+    check(
+        &|_| {},
+        "--together --try 0",
+        expect![[r#"
+        hitm: --together: --try 0 simulates nothing; leave one of the two out
     "#]],
     );
     check(

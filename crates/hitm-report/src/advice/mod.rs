@@ -38,6 +38,37 @@ pub struct Advice {
     /// Advisors without a reason, to compare with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub controls: Vec<Suggestion>,
+    /// What suggestions gain that are applied one on another; absent where that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
+}
+
+/// Suggestions applied one on another: where one line has been relieved, another may be what counts.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Together {
+    /// In the order in which they were tried.
+    pub steps: Vec<Step>,
+    /// What those that are kept gain together; absent where none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Prediction>,
+    /// Bytes that one object of each kind grows by.
+    pub bytes: i64,
+    /// One of those kept is a split, whose gain is an upper limit.
+    pub is_limit: bool,
+}
+
+/// A suggestion that is tried beside those that were kept before.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Step {
+    /// The object.
+    pub object: String,
+    /// What to do.
+    pub title: String,
+    /// What it adds to those kept before; absent where it contradicts one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Prediction>,
+    /// It gains more than half the width of the interval, and is kept.
+    pub is_kept: bool,
 }
 
 /// Something to try.

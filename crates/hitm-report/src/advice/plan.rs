@@ -1,5 +1,6 @@
 //! New layouts of an object: which fields leave their lines, and with which others.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hitm_machine::{Arrangement, Piece};
@@ -45,37 +46,69 @@ impl Plan {
         size: usize,
         part_of: &dyn Fn(&str) -> Arc<[u32]>,
     ) -> Result<Arrangement, String> {
+        Self::combined(&[self], layout, size, part_of)
+    }
+
+    /// Returns where the bytes lie under several plans for one object. A group that an earlier plan
+    /// has moved as well stays where that put it. What is split is split wherever it lies.
+    ///
+    /// # Errors
+    /// As [`arrangement`](Self::arrangement), and when plans contradict each other: one moves some
+    /// fields of a group to one line, and another only a part of them.
+    pub fn combined(
+        plans: &[&Self],
+        layout: &Layout,
+        size: usize,
+        part_of: &dyn Fn(&str) -> Arc<[u32]>,
+    ) -> Result<Arrangement, String> {
         let mut end = size.next_multiple_of(LINE);
         let mut moved: Vec<Piece> = Vec::new();
-        for group in &self.groups {
-            let mut at = end;
-            for name in group {
-                let spot = layout.fields.iter().find(|spot| spot.name == *name);
-                let spot = spot.ok_or_else(|| format!("`{}` has no field `{name}`", self.object))?;
-                at = at.next_multiple_of(alignment(spot));
-                moved.push(Piece { from: spot.offset as usize, bytes: spot.bytes as usize, to: at });
-                at += spot.bytes as usize;
+        let mut known: BTreeSet<&str> = BTreeSet::new();
+        for plan in plans {
+            for group in &plan.groups {
+                match group.iter().filter(|name| known.contains(name.as_str())).count() {
+                    0 => {}
+                    count if count == group.len() => continue,
+                    _ => return Err(format!("`{}`: two plans put `{}` on different lines", plan.object, group[0])),
+                }
+                let mut at = end;
+                for name in group {
+                    let spot = layout.fields.iter().find(|spot| spot.name == *name);
+                    let spot = spot.ok_or_else(|| format!("`{}` has no field `{name}`", plan.object))?;
+                    at = at.next_multiple_of(alignment(spot));
+                    moved.push(Piece { from: spot.offset as usize, bytes: spot.bytes as usize, to: at });
+                    at += spot.bytes as usize;
+                }
+                end = at.next_multiple_of(LINE);
             }
-            end = at.next_multiple_of(LINE);
+            known.extend(plan.moved().map(String::as_str));
         }
         moved.sort_by_key(|piece| piece.from);
+        let object = &layout.object;
         let mut pieces = Vec::new();
         let mut next = 0;
         for piece in moved {
             if piece.from < next {
-                return Err(format!("`{}`: two fields that move overlap at byte {}", self.object, piece.from));
+                return Err(format!("`{object}`: two fields that move overlap at byte {}", piece.from));
             }
             pieces.push(Piece { from: next, bytes: piece.from - next, to: next });
             next = piece.from + piece.bytes;
             pieces.push(piece);
         }
         pieces.push(Piece { from: next, bytes: size.saturating_sub(next), to: next });
-        let arranged = Arrangement::new(pieces).map_err(|error| format!("`{}`: {error}", self.object))?;
-        let Some(parts) = &self.split else { return Ok(arranged) };
-        let parts_of = part_of(&parts.scope);
-        Ok(chunks(layout, &parts.fields)
-            .into_iter()
-            .fold(arranged, |all, (from, bytes)| all.split(from, bytes, parts_of.clone())))
+        let mut arranged = Arrangement::new(pieces).map_err(|error| format!("`{object}`: {error}"))?;
+        let mut divided: Vec<(usize, usize)> = Vec::new();
+        for parts in plans.iter().filter_map(|plan| plan.split.as_ref()) {
+            let parts_of = part_of(&parts.scope);
+            for (from, bytes) in chunks(layout, &parts.fields) {
+                if divided.iter().any(|&(other, length)| from < other + length && other < from + bytes) {
+                    return Err(format!("`{object}`: two plans split byte {from}"));
+                }
+                divided.push((from, bytes));
+                arranged = arranged.split(from, bytes, parts_of.clone());
+            }
+        }
+        Ok(arranged)
     }
 
     /// Returns the fields that move.
@@ -146,5 +179,30 @@ mod tests {
         let part_of = |_: &str| -> Arc<[u32]> { Arc::new([]) };
         assert!(plan("e").arrangement(&layout(), 24, &part_of).unwrap_err().contains("has no field `e`"));
         assert!(plan("a").arrangement(&layout(), 24, &part_of).unwrap_err().contains("overlap"));
+    }
+
+    #[test]
+    fn plans_are_combined_unless_they_contradict_each_other() {
+        let part_of = |_: &str| -> Arc<[u32]> { Arc::new([0, 1]) };
+        let moves = |groups: &[&[&str]]| Plan {
+            object: "o".to_owned(),
+            groups: groups.iter().map(|group| group.iter().map(|&name| name.to_owned()).collect()).collect(),
+            split: None,
+        };
+        let split = |name: &str, scope: &str| Plan {
+            split: Some(Parts { fields: vec![name.to_owned()], scope: scope.to_owned() }),
+            ..moves(&[])
+        };
+        let places = |plans: &[&Plan]| {
+            let arranged = Plan::combined(plans, &layout(), 24, &part_of)?;
+            Ok::<_, String>([0, 8, 12, 16].map(|offset| (arranged.to(offset, 0), arranged.to(offset, 1))))
+        };
+        let both = places(&[&moves(&[&["a"]]), &moves(&[&["a"], &["d", "b"]])]).unwrap();
+        assert_eq!(both, [64, 136, 12, 128].map(|to| (to, to)), "`a` stays where the first plan put it");
+        let divided = places(&[&moves(&[&["a"]]), &split("d", "node")]).unwrap();
+        assert_eq!(divided, [(64, 64), (8, 8), (12, 12), (128, 192)]);
+        let whole = moves(&[&["a", "b"]]);
+        assert!(places(&[&moves(&[&["a"]]), &whole]).unwrap_err().contains("different lines"));
+        assert!(places(&[&split("d", "node"), &split("d", "llc")]).unwrap_err().contains("split byte 16"));
     }
 }

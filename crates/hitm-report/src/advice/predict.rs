@@ -1,12 +1,14 @@
 //! What a layout gains: runs with and without it, paired by their random seeds.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::heat::heat_of;
 use super::plan::Plan;
 use super::{Kind, Suggestion};
-use crate::compare::{THRESHOLD, compare};
-use crate::result::{Better, ResultFile};
+use crate::result::{Better, ResultFile, Run};
 use crate::rules::Layout;
 use crate::statistics::mean;
 
@@ -36,6 +38,10 @@ pub struct Worse {
 /// Fields that get worse and are shown.
 const WORSE: usize = 3;
 
+/// The share of all waits by which a field must get worse to be shown: as little as a suggestion
+/// must promise.
+const NOTED: f64 = super::propose::WORTH;
+
 impl Prediction {
     /// Compares runs in pairs: without the layout, and with it.
     ///
@@ -62,34 +68,45 @@ impl Prediction {
         let worse = pairs.first().map_or_else(Vec::new, |(before, after)| worse(before, after));
         Ok(Self { gain: gain.value, interval: (gains.len() > 1).then_some(gain.interval), worse })
     }
+
+    /// Returns whether it is a gain beyond what other random seeds would change.
+    #[must_use]
+    pub fn is_gain(&self) -> bool {
+        self.gain > self.interval.unwrap_or(0.0)
+    }
 }
 
 fn worse(before: &ResultFile, after: &ResultFile) -> Vec<Worse> {
-    let Ok(compared) = compare(("before", before), ("after", after), THRESHOLD) else { return Vec::new() };
-    let Some(pair) = compared.pairs.first() else { return Vec::new() };
-    let mut worse: Vec<Worse> = pair
-        .fields
-        .iter()
-        .filter_map(|change| {
-            // A field that is not among the lines that are kept waits less than those that are.
-            let cycles = |cost: &Option<crate::compare::Cost>, of: &ResultFile| {
-                let run = of.runs.first();
-                // A program that takes less time does the same work: its unit is the run.
-                let is_whole = run.is_some_and(|run| run.metric.better == Better::Lower);
-                let units = run.filter(|_| is_whole).map_or(1.0, |run| run.simulated_seconds);
-                cost.as_ref().map_or(0.0, |cost| cost.cycles) * units
-            };
-            let field = format!("{}.{}", change.object, change.field.as_ref()?);
-            change
-                .before
-                .is_some()
-                .then(|| Worse { field, cycles: (cycles(&change.before, before), cycles(&change.after, after)) })
-        })
-        .filter(|worse| worse.cycles.1 > worse.cycles.0)
-        .collect();
-    worse.sort_by(|one, other| (other.cycles.1 - other.cycles.0).total_cmp(&(one.cycles.1 - one.cycles.0)));
+    let (Some(before), Some(after)) = (before.runs.first(), after.runs.first()) else { return Vec::new() };
+    let (earlier, later) = (waits(before), waits(after));
+    let least = NOTED * earlier.values().sum::<f64>();
+    // A field that is not among the lines that are kept waits less than those that are.
+    let change = |(field, cycles): (&String, &f64)| Worse {
+        field: field.clone(),
+        cycles: (*cycles, later.get(field).copied().unwrap_or(0.0)),
+    };
+    let mut worse: Vec<Worse> = earlier.iter().map(change).collect();
+    let more = |worse: &Worse| worse.cycles.1 - worse.cycles.0;
+    worse.retain(|worse| more(worse) > least);
+    worse.sort_by(|one, other| more(other).total_cmp(&more(one)));
     worse.truncate(WORSE);
     worse
+}
+
+/// Returns the cycles that each field is waited for per unit of work.
+fn waits(run: &Run) -> BTreeMap<String, f64> {
+    let units = match run.metric.better {
+        Better::Higher => run.metric.value * run.simulated_seconds,
+        // A program that takes less time does the same work: its unit is the run.
+        Better::Lower => 1.0,
+    };
+    let mut waits = BTreeMap::new();
+    for (object, fields) in heat_of(run) {
+        for (field, heat) in fields {
+            waits.insert(format!("{object}.{field}"), heat.waited / units);
+        }
+    }
+    waits
 }
 
 /// Returns the advisor that gives every accessed field of an object a line of its own.

@@ -12,7 +12,7 @@ use crate::rules::Layout;
 const LINE: u64 = hitm_memory::LINE as u64;
 
 /// The share of a run's waits below which nothing is suggested.
-const WORTH: f64 = 0.005;
+pub(super) const WORTH: f64 = 0.005;
 
 /// Fields of an object, with their heat.
 type Fields<'a> = Vec<(&'a str, &'a Heat)>;
@@ -320,7 +320,7 @@ fn splits(heat: &HeatMap, scopes: &[&str]) -> Vec<Suggestion> {
             for scope in scopes {
                 let parts = Parts { fields: names(&own), scope: (*scope).to_owned() };
                 let plan = Plan { object: object.clone(), groups: Vec::new(), split: Some(parts) };
-                let title = format!("split {kind} by {scope}");
+                let title = format!("split {kind} by {}", if *scope == "llc" { "LLC" } else { scope });
                 let base = suggestion(Kind::Split, title, object, &[], &[]);
                 found.push(Suggestion { lost, evidence: evidence.clone(), plan: Some(plan), ..base });
             }

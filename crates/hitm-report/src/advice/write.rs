@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Advice, Kind, Prediction, Suggestion};
-use crate::columns::short;
+use super::{Advice, Kind, Prediction, Suggestion, Together};
+use crate::columns::{fit, short};
 use crate::json::json_text;
 
 impl Prediction {
@@ -17,51 +17,79 @@ impl Prediction {
     }
 }
 
+/// The words before the gain of a split, whose readers pay for their own part alone.
+const LIMIT: &str = "at most ";
+
 impl Suggestion {
-    fn render(&self, number: usize, text: &mut String) {
-        let gain = self.predicted.as_ref().map_or_else(|| "not simulated".to_owned(), Prediction::in_words);
-        let limit = if self.kind == Kind::Split { "at most " } else { "" };
-        writeln!(text, "{number}. {}: {}", self.object, self.title).expect("a string");
+    fn render(&self, number: usize, width: usize, text: &mut String) {
+        let mut line = |line: String| text.push_str(&fit(&line, width));
+        line(format!("{number}. {}: {}", self.object, self.title));
+        let gain = match &self.predicted {
+            Some(predicted) if self.kind == Kind::Split => format!("{LIMIT}{}", predicted.in_words()),
+            Some(predicted) => predicted.in_words(),
+            None => "not simulated".to_owned(),
+        };
         let price = self.bytes.map_or_else(String::new, |bytes| format!(", {bytes:+} bytes per object"));
-        writeln!(text, "   predicted: {limit}{gain}{price}; {:.1} % of the waits", 100.0 * self.share)
-            .expect("a string");
+        line(format!("   predicted: {gain}{price}; {:.1} % of the waits", 100.0 * self.share));
         for own in &self.evidence {
             let (functions, writers) = (own.functions.join(", "), own.writers.join(", "));
-            writeln!(
-                text,
-                "   {} in {functions} waits {} cycles after {} is written in {writers}; {} CPUs",
+            let cpus = if own.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", own.cpus) };
+            line(format!(
+                "   {} in {functions} waits {} cycles on {cpus} after {} is written in {writers}",
                 own.waits,
                 short(own.cycles),
                 own.written,
-                own.cpus
-            )
-            .expect("a string");
+            ));
         }
+        // Lines of a source are not wrapped.
         for line in self.diff.iter().flat_map(|diff| diff.lines()) {
             writeln!(text, "{}", format!("   | {line}").trim_end()).expect("a string");
         }
         for worse in self.predicted.iter().flat_map(|predicted| &predicted.worse) {
             let (before, after) = worse.cycles;
-            writeln!(
-                text,
+            let words = format!(
                 "   worse: {}, {} cycles per unit of work, before {}",
                 worse.field,
                 short(after),
                 short(before)
-            )
-            .expect("a string");
+            );
+            text.push_str(&fit(&words, width));
         }
     }
 }
 
+impl Together {
+    fn render(&self, width: usize, text: &mut String) {
+        let mut line = |line: String| text.push_str(&fit(&line, width));
+        line("\none on another, the largest gain first; what gains beyond its interval is kept".to_owned());
+        for (index, step) in self.steps.iter().enumerate() {
+            let verdict = if step.is_kept { "kept" } else { "left out" };
+            let gain = match &step.predicted {
+                Some(predicted) => format!("{verdict}, {}", predicted.in_words()),
+                None => format!("{verdict}: it contradicts one that is kept"),
+            };
+            line(format!("{}. {}: {}", index + 1, step.object, step.title));
+            line(format!("   {gain}"));
+        }
+        let limit = if self.is_limit { LIMIT } else { "" };
+        line(match &self.predicted {
+            Some(predicted) => format!("together: {limit}{}, {:+} bytes", predicted.in_words(), self.bytes),
+            None => "together: none gains beyond its interval".to_owned(),
+        });
+    }
+}
+
 impl Advice {
-    /// Returns the text for people.
+    /// Returns the text for people, in `width` columns.
     #[must_use]
-    pub fn render(&self) -> String {
-        let mut text = format!("advice on {}\n", self.subject);
+    pub fn render(&self, width: usize) -> String {
+        let mut text = fit(&format!("advice on {}", self.subject), width);
         if !self.seeds.is_empty() {
-            let seeds = self.seeds.len();
-            writeln!(text, "gain: {}, {seeds} pairs of runs with the same random seed", self.metric).expect("a string");
+            let pairs = match self.seeds.len() {
+                1 => "1 pair of runs".to_owned(),
+                seeds => format!("{seeds} pairs of runs, each"),
+            };
+            writeln!(text, "gain: {}, {pairs} with the same random seed", self.metric).expect("a string");
         }
         if self.suggestions.is_empty() {
             text.push_str("No layout is suggested: no field's waits follow writes of another.\n");
@@ -70,17 +98,21 @@ impl Advice {
         let shown = self.suggestions.iter().filter(is_shown).count();
         for (index, suggestion) in self.suggestions.iter().filter(is_shown).enumerate() {
             text.push('\n');
-            suggestion.render(index + 1, &mut text);
+            suggestion.render(index + 1, width, &mut text);
         }
         if shown < self.suggestions.len() {
             let left = self.suggestions.len() - shown;
-            writeln!(text, "\n{left} more were not simulated: --try 0 shows them").expect("a string");
+            let words = "not simulated: --try N simulates N of them, and --try 0 shows all";
+            writeln!(text, "\n{left} more {} {words}", if left == 1 { "was" } else { "were" }).expect("a string");
         }
         if !self.controls.is_empty() {
             text.push_str("\nadvisors without a reason, to compare with\n");
         }
         for (index, control) in self.controls.iter().enumerate() {
-            control.render(index + 1, &mut text);
+            control.render(index + 1, width, &mut text);
+        }
+        if let Some(together) = &self.together {
+            together.render(width, &mut text);
         }
         text
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 use hitm_machine::{Arrangement, Piece};
@@ -12,12 +13,14 @@ use hitm_report::rules::Layout;
 use hitm_sched::Mitigation;
 
 use super::diff::diff;
-use crate::Hitm;
+use crate::args::HostArg;
 use crate::cmd::Command;
 use crate::cmd::check::described;
 use crate::cmd::exec::Arranged;
 use crate::exec::located::Located;
 use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::{Hitm, campaign};
 
 /// Options of the command that made the result which are replaced, each with a value.
 const REPLACED: [&str; 10] = [
@@ -38,6 +41,7 @@ const DROPPED: [&str; 2] = ["--roles", "--quick"];
 const FLAGS: [&str; 3] = ["--mm-cid", "--higher-is-better", "--check"];
 
 /// A layout that is tried.
+#[derive(Clone)]
 pub(super) struct Tried {
     pub(super) object: String,
     pub(super) arrangement: Arc<Arrangement>,
@@ -50,6 +54,8 @@ pub(super) struct Again<'a> {
     path: &'a Path,
     /// The program's objects, where it is one.
     located: Option<BTreeMap<String, Located>>,
+    /// The runs that are made to repeat it once.
+    runs: usize,
 }
 
 /// Returns an object's name without the number of the block: all blocks that one line makes are of
@@ -65,9 +71,12 @@ impl<'a> Again<'a> {
     /// # Errors
     /// When it is of no command that can be repeated, or the program does not run.
     pub(super) fn new(file: &'a ResultFile, run: &'a Run, path: &'a Path) -> Result<Self, Failure> {
-        let mut again = Self { file, run, path, located: None };
+        let mut again = Self { file, run, path, located: None, runs: 1 };
         match file.command.first().map(String::as_str) {
-            Some("run") if file.machines.len() == 1 => {}
+            Some("run") if file.machines.len() == 1 => {
+                let Command::Run(command) = again.parsed(run.seed)? else { unreachable!("its words begin with `run`") };
+                again.runs = command.runs()?;
+            }
             Some("exec") if file.machines.len() == 1 => {
                 let Command::Exec(exec) = again.parsed(run.seed)? else { unreachable!("its words begin with `exec`") };
                 let mut located = BTreeMap::new();
@@ -151,19 +160,45 @@ impl<'a> Again<'a> {
         Ok(parsed.command)
     }
 
+    /// Returns the runs that are made to repeat it once: of a workload with several loads, all.
+    pub(super) fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// Returns the time that one repetition takes, by the time that the runs of the file took.
+    pub(super) fn usual_time(&self) -> Option<Duration> {
+        let seconds = match self.located {
+            // A program's rows have the time since the command began, all runs before included.
+            Some(_) => {
+                let begun: usize = self.file.runs.iter().map(|run| run.seeds.len()).sum();
+                let last = self.file.runs.iter().map(|run| run.wall_seconds).fold(0.0, f64::max);
+                last * campaign::threads(HostArg::Simulated, None).min(begun) as f64 / begun.max(1) as f64
+            }
+            None => self.runs as f64 * self.run.wall_seconds / self.run.seeds.len().max(1) as f64,
+        };
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
     /// Repeats the run with a seed. `same`: the bytes stay where they are, and all else is as with
-    /// the layout.
+    /// the layouts.
     ///
     /// # Errors
     /// When it fails.
-    pub(super) fn run(&self, seed: u64, tried: Option<&Tried>, same: bool) -> Result<ResultFile, Failure> {
+    pub(super) fn run(
+        &self,
+        seed: u64,
+        tried: &[Tried],
+        same: bool,
+        progress: &Progress,
+    ) -> Result<ResultFile, Failure> {
         let mut file = match self.parsed(seed)? {
             Command::Run(command) => {
-                let tried = tried.filter(|_| !same).map(|own| (own.object.clone(), own.arrangement.clone()));
-                command.results(tried.into_iter().collect())?
+                let tried = tried.iter().filter(|_| !same).map(|own| (own.object.clone(), own.arrangement.clone()));
+                command.results(tried.collect(), progress)?
             }
             Command::Exec(exec) => {
-                let arranged: Vec<Arranged> = tried.and_then(|own| self.arranged(own, same)).into_iter().collect();
+                let arranged: Vec<Arranged> = tried.iter().filter_map(|own| self.arranged(own, same)).collect();
+                let _begun = progress.begin(format!("{}, seed {seed}", self.run.workload), None);
                 exec.again(&self.run.workload, &arranged)?.1
             }
             _ => unreachable!("it was looked at when this was made"),

@@ -3,14 +3,18 @@
 mod again;
 mod diff;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use clap::Args;
-use hitm_machine::Random;
-use hitm_report::advice::{Advice, Prediction, SCHEMA, Suggestion, padded, propose, random};
+use hitm_machine::{Arrangement, Random};
+use hitm_report::advice::{
+    Advice, Kind, Plan, Prediction, SCHEMA, Step, Suggestion, Together, padded, propose, random,
+};
 use hitm_report::result::{Host, ResultFile, Run};
 use hitm_report::rules::Layout;
 use hitm_topology::{Scope, Topology};
@@ -19,6 +23,8 @@ use self::again::{Again, Tried, kind_of, known};
 use crate::args::HostArg;
 use crate::cmd::c2c::read;
 use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::terminal::width;
 use crate::{campaign, output, print};
 
 /// Say what to change in a layout, and predict what each change gains.
@@ -28,7 +34,7 @@ use crate::{campaign, output, print};
 /// the old layout by the random seeds. docs/advise.md has examples.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm run ffmpeg --mitigation baseline --seeds 1 --json r.json\n  hitm advise r.json\n  hitm advise r.json --try 3 --seeds 5 --controls\n  hitm advise r.json --try 0"
+    after_help = "Examples:\n  hitm run ffmpeg --mitigation baseline --seeds 1 --json r.json\n  hitm advise r.json\n  hitm advise r.json --try 3 --seeds 5 --controls\n  hitm advise r.json --together\n  hitm advise r.json --try 0"
 )]
 pub(crate) struct Advise {
     /// A file that `hitm run --json` or `hitm exec --json` wrote.
@@ -45,6 +51,10 @@ pub(crate) struct Advise {
     /// Simulate also advisors without a reason: one moves fields at random, one pads everything.
     #[arg(long)]
     controls: bool,
+    /// Apply the layouts that were simulated one on another, the largest gain first, and keep what
+    /// gains more. It takes about as long again.
+    #[arg(long)]
+    together: bool,
     /// Host threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u64>,
@@ -57,6 +67,9 @@ impl Advise {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let file = read(&self.result)?;
         let own = self.chosen(&file)?;
+        if self.together && self.tries == 0 {
+            return Err(Failure::new("--together: --try 0 simulates nothing; leave one of the two out"));
+        }
         let target = output::target("--json", self.json.as_deref())?;
         let again = if self.tries > 0 { Some(Again::new(&file, own, &self.result)?) } else { None };
         let mut run = own.clone();
@@ -72,12 +85,8 @@ impl Advise {
             suggestion.diff = again.as_ref().and_then(|again| again.diff(suggestion));
         }
         let mut controls = if self.controls { controls(&suggestions, &layouts) } else { Vec::new() };
-        let seeds = match &again {
-            Some(again) => {
-                self.predict(again, own.seed, (topology.as_ref(), &layouts), &mut suggestions, &mut controls)?
-            }
-            None => Vec::new(),
-        };
+        let known = Known { again: again.as_ref(), topology: topology.as_ref(), layouts: &layouts };
+        let (seeds, together) = self.predict(&known, own.seed, &mut suggestions, &mut controls)?;
         let gain = |one: &Suggestion| one.predicted.as_ref().map_or(f64::NEG_INFINITY, |predicted| predicted.gain);
         suggestions.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
         let advice = Advice {
@@ -87,8 +96,9 @@ impl Advise {
             seeds,
             suggestions,
             controls,
+            together,
         };
-        let printed = print(&advice.render());
+        let printed = print(&advice.render(width()));
         target.map_or(Ok(()), |target| target.write(&advice.write())).and(printed)
     }
 
@@ -98,8 +108,10 @@ impl Advise {
         let wanted = |run: &&Run| self.mitigation.as_ref().is_none_or(|wanted| *wanted == run.mitigation);
         let Some(run) = file.runs.iter().find(wanted) else {
             let has: Vec<String> = file.runs.iter().map(|run| format!("`{}`", run.mitigation)).collect();
-            let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
-            return Err(fail(&format!("it has no such run; its runs are {has}")));
+            return Err(fail(&match has.as_slice() {
+                [] => "it has no runs; write it again with `hitm run --json`".to_owned(),
+                has => format!("it has no such run; its runs are {}", has.join(", ")),
+            }));
         };
         if run.host == Host::Native {
             return Err(fail("a native run has no lines; advise on a simulated one"));
@@ -107,21 +119,22 @@ impl Advise {
         Ok(run)
     }
 
-    /// Simulates the first layouts and the controls. Returns the seeds.
+    /// Simulates the first layouts and the controls, and then those that gain one on another if that
+    /// is asked for. Returns the seeds, none where nothing is simulated.
     fn predict(
         &self,
-        again: &Again<'_>,
+        known: &Known<'_>,
         first: u64,
-        (topology, layouts): (Option<&Topology>, &[Layout]),
         suggestions: &mut [Suggestion],
         controls: &mut [Suggestion],
-    ) -> Result<Vec<u64>, Failure> {
-        let tried = |own| arranged(own, layouts, topology);
+    ) -> Result<(Vec<u64>, Option<Together>), Failure> {
+        let Some(again) = known.again else { return Ok((Vec::new(), None)) };
+        let tried = |own| known.arranged(own);
         let mut all: Vec<(&mut Suggestion, Tried)> =
             suggestions.iter_mut().filter_map(tried).take(self.tries as usize).collect();
         all.extend(controls.iter_mut().filter_map(tried));
         if all.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
         let seeds: Vec<u64> = (0..self.seeds).map(|seed| first.saturating_add(seed)).collect();
         // Seed, layout, and whether its bytes stay.
@@ -129,15 +142,80 @@ impl Advise {
         let bases = if again.has_own_base() { all.len() } else { 1 };
         jobs.extend((0..bases).flat_map(|own| seeds.iter().map(move |&seed| (seed, own, true))));
         jobs.extend((0..all.len()).flat_map(|own| seeds.iter().map(move |&seed| (seed, own, false))));
-        let results = self.each(&jobs, |&(seed, own, same)| again.run(seed, Some(&all[own].1), same))?;
-        let (before, after) = results.split_at(bases * seeds.len());
-        for (own, ((suggestion, _), after)) in all.into_iter().zip(after.chunks_exact(seeds.len())).enumerate() {
-            let base = own.min(bases - 1) * seeds.len();
-            let pairs: Vec<(ResultFile, ResultFile)> =
-                before[base..].iter().cloned().zip(after.iter().cloned()).collect();
-            suggestion.predicted = Some(Prediction::of(&pairs).map_err(Failure::wanting)?);
+        // At most one more round for each layout, and one for what is kept.
+        let further = if self.together { all.len() * seeds.len() } else { 0 };
+        let (progress, threads) = (Progress::new(0), self.threads(jobs.len()));
+        progress.expect_more((jobs.len() + further) * again.runs());
+        if let Some(each) = again.usual_time() {
+            progress.expect_time(each.mul_f64((jobs.len() + further) as f64 / threads as f64));
         }
-        Ok(seeds)
+        let run =
+            |&(seed, own, same): &(u64, usize, bool)| again.run(seed, slice::from_ref(&all[own].1), same, &progress);
+        let results = self.each(&jobs, run)?;
+        let (before, after) = results.split_at(bases * seeds.len());
+        let mut tried = Vec::new();
+        for (own, ((suggestion, _), after)) in all.into_iter().zip(after.chunks_exact(seeds.len())).enumerate() {
+            let before = &before[own.min(bases - 1) * seeds.len()..][..seeds.len()];
+            suggestion.predicted = Some(predicted(before, after)?);
+            tried.push(Alone { suggestion: suggestion.clone(), before, after });
+        }
+        let together = if self.together { Some(self.together(known, again, &seeds, tried, &progress)?) } else { None };
+        Ok((seeds, together))
+    }
+
+    /// Applies the layouts one on another, the largest gain first, and keeps what gains more. An
+    /// advisor that moves fields at random comes last, to compare with.
+    fn together(
+        &self,
+        known: &Known<'_>,
+        again: &Again<'_>,
+        seeds: &[u64],
+        mut tried: Vec<Alone<'_>>,
+        progress: &Progress,
+    ) -> Result<Together, Failure> {
+        let is_control = |own: &Alone<'_>| own.suggestion.kind == Kind::Control;
+        let gain = |own: &Alone<'_>| own.suggestion.predicted.as_ref().map_or(0.0, |predicted| predicted.gain);
+        // To pad everything leaves nothing that could be put on it.
+        let mut controls = 0;
+        tried.retain(|own| !is_control(own) || std::mem::replace(&mut controls, 1) == 0);
+        tried.sort_by(|one, other| {
+            is_control(one).cmp(&is_control(other)).then_with(|| gain(other).total_cmp(&gain(one)))
+        });
+        let mut kept: Vec<&Alone<'_>> = Vec::new();
+        let mut current: Vec<ResultFile> = Vec::new();
+        let mut steps = Vec::new();
+        let simulate = |plans: &[&Alone<'_>], same: bool| -> Result<Option<Vec<ResultFile>>, Failure> {
+            let plans: Vec<&Plan> = plans.iter().filter_map(|own| own.suggestion.plan.as_ref()).collect();
+            let Some(layouts) = known.combined(&plans) else { return Ok(None) };
+            self.each(seeds, |&seed| again.run(seed, &layouts, same, progress)).map(Some)
+        };
+        for own in &tried {
+            let mut with = kept.clone();
+            with.push(own);
+            let after = if kept.is_empty() { Some(own.after.to_vec()) } else { simulate(&with, false)? };
+            let before = if kept.is_empty() { own.before } else { current.as_slice() };
+            let gains = after.as_ref().map(|after| predicted(before, after)).transpose()?;
+            let is_kept = gains.as_ref().is_some_and(Prediction::is_gain) && !is_control(own);
+            let Suggestion { object, title, .. } = own.suggestion.clone();
+            steps.push(Step { object, title, predicted: gains, is_kept });
+            if let Some(after) = after.filter(|_| is_kept) {
+                (kept, current) = (with, after);
+            }
+        }
+        let predicted = match kept.as_slice() {
+            [] => None,
+            [only] => only.suggestion.predicted.clone(),
+            [first, ..] if !again.has_own_base() => Some(predicted(first.before, &current)?),
+            _ => simulate(&kept, true)?.map(|before| predicted(&before, &current)).transpose()?,
+        };
+        let plans: Vec<&Plan> = kept.iter().filter_map(|own| own.suggestion.plan.as_ref()).collect();
+        let bytes = known.combined(&plans).unwrap_or_default().iter().map(|tried| growth(&tried.arrangement)).sum();
+        let is_limit = kept.iter().any(|own| own.suggestion.kind == Kind::Split);
+        Ok(Together { steps, predicted, bytes, is_limit })
+    }
+
+    fn threads(&self, jobs: usize) -> usize {
+        campaign::threads(HostArg::Simulated, self.jobs).min(jobs)
     }
 
     /// Does all jobs on the host's threads; the results in their order.
@@ -148,7 +226,7 @@ impl Advise {
     ) -> Result<Vec<R>, Failure> {
         let next = AtomicUsize::new(0);
         let done: Vec<Mutex<Option<Result<R, Failure>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-        let threads = campaign::threads(HostArg::Simulated, self.jobs).min(jobs.len());
+        let threads = self.threads(jobs.len());
         thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
@@ -166,19 +244,52 @@ impl Advise {
     }
 }
 
-/// Returns the suggestion with its layout, and sets its price, if the layout can be tried.
-fn arranged<'a>(
-    suggestion: &'a mut Suggestion,
-    layouts: &[Layout],
-    topology: Option<&Topology>,
-) -> Option<(&'a mut Suggestion, Tried)> {
-    let plan = suggestion.plan.as_ref()?;
-    let layout = layouts.iter().find(|layout| layout.object == plan.object && layout.size > 0)?;
-    let arrangement = plan.arrangement(layout, layout.size as usize, &|scope| parts(topology, scope)).ok()?;
+/// A layout that was simulated alone: the runs without it and with it.
+struct Alone<'a> {
+    suggestion: Suggestion,
+    before: &'a [ResultFile],
+    after: &'a [ResultFile],
+}
+
+fn predicted(before: &[ResultFile], after: &[ResultFile]) -> Result<Prediction, Failure> {
+    let pairs: Vec<(ResultFile, ResultFile)> = before.iter().cloned().zip(after.iter().cloned()).collect();
+    Prediction::of(&pairs).map_err(Failure::wanting)
+}
+
+/// Returns the bytes of whole lines that an object grows by.
+fn growth(arrangement: &Arrangement) -> i64 {
     let lines = |bytes: usize| bytes.next_multiple_of(hitm_memory::LINE) as i64;
-    suggestion.bytes = Some(lines(arrangement.placed_size()) - lines(arrangement.size()));
-    let tried = Tried { object: plan.object.clone(), arrangement: Arc::new(arrangement) };
-    Some((suggestion, tried))
+    lines(arrangement.placed_size()) - lines(arrangement.size())
+}
+
+/// What is known of the run that is advised on.
+struct Known<'a> {
+    /// `None` where nothing is to be simulated.
+    again: Option<&'a Again<'a>>,
+    topology: Option<&'a Topology>,
+    layouts: &'a [Layout],
+}
+
+impl Known<'_> {
+    /// Returns the suggestion with its layout, and sets its price, if the layout can be tried.
+    fn arranged<'s>(&self, suggestion: &'s mut Suggestion) -> Option<(&'s mut Suggestion, Tried)> {
+        let tried = self.combined(&[suggestion.plan.as_ref()?])?.pop()?;
+        suggestion.bytes = Some(growth(&tried.arrangement));
+        Some((suggestion, tried))
+    }
+
+    /// Returns the layouts of several plans, one for each object; `None` where they cannot be tried.
+    fn combined(&self, plans: &[&Plan]) -> Option<Vec<Tried>> {
+        let objects: BTreeSet<&str> = plans.iter().map(|plan| plan.object.as_str()).collect();
+        let tried = |object: &str| {
+            let own: Vec<&Plan> = plans.iter().copied().filter(|plan| plan.object == object).collect();
+            let layout = self.layouts.iter().find(|layout| layout.object == object && layout.size > 0)?;
+            let part_of = |scope: &str| parts(self.topology, scope);
+            let arrangement = Plan::combined(&own, layout, layout.size as usize, &part_of).ok()?;
+            Some(Tried { object: object.to_owned(), arrangement: Arc::new(arrangement) })
+        };
+        objects.into_iter().map(tried).collect()
+    }
 }
 
 /// The parts that words are split by: of smaller parts there are so many that readers pay more.

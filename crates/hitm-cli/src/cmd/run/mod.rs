@@ -10,6 +10,7 @@ use hitm_report::result::ResultFile;
 pub(crate) use self::series::{SeriesArgs, Single};
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::simulate::Arrangements;
 use crate::workload::Chosen;
 
@@ -45,16 +46,28 @@ impl Run {
         }
     }
 
-    /// Runs the workload with other layouts, and returns its results.
+    /// Returns the number of runs of the workload.
+    ///
+    /// # Errors
+    /// As [`results`](Self::results).
+    pub(crate) fn runs(self) -> Result<usize, Failure> {
+        series::runs(&*self.series()?)
+    }
+
+    /// Runs the workload with other layouts, and returns its results. Its runs are a part of those
+    /// that `progress` counts.
     ///
     /// # Errors
     /// When an option cannot be met, or the workload is a probe.
-    pub(crate) fn results(self, arrangements: Arrangements) -> Result<ResultFile, Failure> {
+    pub(crate) fn results(self, arrangements: Arrangements, progress: &Progress) -> Result<ResultFile, Failure> {
+        let mut chosen = self.series()?;
+        chosen.args.arrange(arrangements);
+        series::results(&chosen, progress)
+    }
+
+    fn series(self) -> Result<Box<Chosen<SeriesArgs>>, Failure> {
         match self.workload {
-            Workload::Series(mut chosen) => {
-                chosen.args.arrange(arrangements);
-                series::results(&chosen)
-            }
+            Workload::Series(chosen) => Ok(chosen),
             Workload::Probe(_) => {
                 Err(Failure::new("a probe has no layout to change; advise on a workload or a program"))
             }

@@ -84,13 +84,25 @@ struct Asked {
     setting: Setting,
 }
 
-/// Runs a workload, and returns its results.
+/// Runs a workload, and returns its results. Its runs are a part of those that `progress` counts.
 ///
 /// # Errors
 /// When an option cannot be met.
-pub(crate) fn results(Chosen { program, args: series }: &Chosen<SeriesArgs>) -> Result<ResultFile, Failure> {
+pub(crate) fn results(
+    Chosen { program, args: series }: &Chosen<SeriesArgs>,
+    progress: &Progress,
+) -> Result<ResultFile, Failure> {
     let asked = series.asked(&**program)?;
-    Ok(series.simulate(&**program, &asked.setting, &asked.mitigations, &asked.machines, &asked.arbitrations, &mut None))
+    Ok(series.simulate(&**program, &asked, progress, &mut None))
+}
+
+/// Returns the number of runs of a workload that is simulated.
+///
+/// # Errors
+/// When an option cannot be met.
+pub(crate) fn runs(Chosen { program, args: series }: &Chosen<SeriesArgs>) -> Result<usize, Failure> {
+    let asked = series.asked(&**program)?;
+    Ok(series.runs(&**program, &asked))
 }
 
 /// Runs a workload and reports.
@@ -99,20 +111,25 @@ pub(crate) fn results(Chosen { program, args: series }: &Chosen<SeriesArgs>) -> 
 /// When an option cannot be met, or a run fails.
 pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Result<(), Failure> {
     let program = &*program;
-    let Asked { mitigations, topologies, machines, arbitrations, setting } = series.asked(program)?;
+    let asked = series.asked(program)?;
     if series.quick {
+        let Asked { mitigations, machines, arbitrations, setting, .. } = asked;
         return quick::run(&series.cases, program, &setting, mitigations, &machines, &arbitrations);
     }
     let target = output::target("--json", series.output.json.as_deref())?;
     if series.uncertain.is_asked() {
+        let Asked { mitigations, machines, setting, .. } = asked;
         return uncertain::run(&series.uncertain, &series.cases, program, &setting, mitigations, &machines, target);
     }
     let html = page::target(series.output.html.as_deref())?;
     let trace_to = series.trace.target()?;
     let mut timeline = None;
     let file = match series.host {
-        HostArg::Simulated => series.simulate(program, &setting, &mitigations, &machines, &arbitrations, &mut timeline),
-        HostArg::Native => native::run(&series.native_cases(program, &setting, &mitigations, &topologies)),
+        HostArg::Simulated => {
+            let progress = Progress::new(series.runs(program, &asked));
+            series.simulate(program, &asked, &progress, &mut timeline)
+        }
+        HostArg::Native => native::run(&series.native_cases(program, &asked)),
     };
     let traced = trace::write(trace_to, timeline);
     record::report(file, target, html, |file| series.report(program, file)).and(traced)
@@ -222,9 +239,7 @@ impl SeriesArgs {
     fn native_cases(
         &self,
         program: &dyn Program,
-        setting: &Setting,
-        mitigations: &[Mitigation],
-        topologies: &[Arc<Topology>],
+        Asked { mitigations, topologies, setting, .. }: &Asked,
     ) -> Vec<native::Case> {
         let seeds = self.cases.machine.seeds(self.seeds(program));
         let mut cases = Vec::new();
@@ -262,21 +277,24 @@ impl SeriesArgs {
         self.cases.seeds(program.usual_seeds(self.host))
     }
 
+    /// Returns the number of simulated runs, with those that fit a parameter.
+    fn runs(&self, program: &dyn Program, asked: &Asked) -> usize {
+        let Asked { mitigations, machines, arbitrations, setting, .. } = asked;
+        let workloads = program.workloads(&machines[0].0, setting);
+        let beside = usize::from(workloads[0].beside().is_some());
+        let runs = workloads.len() * (mitigations.len() + beside) * self.seeds(program) as usize;
+        let fitting = program.fitted().map_or(0, |fitting| fitting.runs());
+        machines.len() * arbitrations.count() * (fitting + runs)
+    }
+
     fn simulate(
         &self,
         program: &dyn Program,
-        setting: &Setting,
-        mitigations: &[Mitigation],
-        machines: &[(Arc<Topology>, Costs)],
-        arbitrations: &Arbitrations,
+        Asked { mitigations, machines, arbitrations, setting, .. }: &Asked,
+        progress: &Progress,
         timeline: &mut Option<(String, Timeline)>,
     ) -> ResultFile {
         let threads = self.cases.threads();
-        let loads = program.workloads(&machines[0].0, setting).len();
-        let beside = usize::from(program.workloads(&machines[0].0, setting)[0].beside().is_some());
-        let runs = loads * (mitigations.len() + beside) * self.seeds(program) as usize;
-        let fitting = program.fitted().map_or(0, |fitting| fitting.runs());
-        let progress = Progress::new(machines.len() * arbitrations.count() * (fitting + runs));
         let mut file = empty_file();
         for machine in machines {
             file.machines.push(machine_of(HostArg::Simulated, &machine.0, &machine.1));
@@ -292,7 +310,7 @@ impl SeriesArgs {
                 // them whatever `--coherence` is.
                 let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
                 let costs = |topology: &Topology| self.cases.machine.costs(topology);
-                let fit = Fit { setting, case: &real, costs: &costs, threads, progress: &progress };
+                let fit = Fit { setting, case: &real, costs: &costs, threads, progress };
                 let workloads = match fit.of(program) {
                     Ok((workloads, calibration)) => {
                         file.calibrations.extend(calibration);
@@ -316,7 +334,7 @@ impl SeriesArgs {
                     // One run is enough for a timeline: the first.
                     let is_first = file.runs.is_empty();
                     cases[0].timeline = self.trace.window(&*workload).filter(|_| is_first);
-                    let mut group = self.run_group(program, cases, threads, &progress, &mut file.failures);
+                    let mut group = self.run_group(program, cases, threads, progress, &mut file.failures);
                     let kept = group.outcomes[0].as_mut().and_then(|outcome| outcome.timeline.take());
                     if let Some(kept) = kept {
                         *timeline = Some((group.cases[0].name(), kept));
