@@ -293,7 +293,7 @@ fn what_cannot_be_checked_has_status_2() {
         &apart("root_domain.rto_cuont"),
         false,
         expect![[r#"
-        hitm: rules file `rules.toml`: line 1: rule `on lines of their own: root_domain.overloaded, root_domain.rto_cuont`: no field `root_domain.rto_cuont` is known; the nearest is `root_domain.rto_count`
+        hitm: rules file `rules.toml`: line 1: rule `on lines of their own: root_domain.overloaded, root_domain.rto_cuont`: no field `root_domain.rto_cuont` is known; the nearest is `root_domain.rto_count`; of a program give its result, too: `hitm check rules.toml result.json`
     "#]],
     );
     check(

@@ -200,7 +200,7 @@ mod tests {
         let both = places(&[&moves(&[&["a"]]), &moves(&[&["a"], &["d", "b"]])]).unwrap();
         assert_eq!(both, [64, 136, 12, 128].map(|to| (to, to)), "`a` stays where the first plan put it");
         let divided = places(&[&moves(&[&["a"]]), &split("d", "node")]).unwrap();
-        assert_eq!(divided, [(64, 64), (8, 8), (12, 12), (128, 192)]);
+        assert_eq!(divided, [(64, 64), (8, 8), (12, 12), (144, 208)]);
         let whole = moves(&[&["a", "b"]]);
         assert!(places(&[&moves(&[&["a"]]), &whole]).unwrap_err().contains("different lines"));
         assert!(places(&[&split("d", "node"), &split("d", "llc")]).unwrap_err().contains("split byte 16"));
