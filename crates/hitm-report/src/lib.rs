@@ -32,6 +32,7 @@ pub mod perfetto;
 pub mod plot;
 pub mod probe;
 pub mod published;
+mod read_error;
 pub mod relative;
 mod reordered;
 mod report;

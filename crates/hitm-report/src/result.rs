@@ -18,6 +18,8 @@ use crate::line::exchanged;
 pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Site, Touched};
 use crate::load::Load;
 use crate::published::Published;
+use crate::read_error::PARTS_MAX;
+pub use crate::read_error::ReadError;
 
 /// The form's name and number.
 pub const SCHEMA: &str = "hitm-result/1";
@@ -102,7 +104,7 @@ impl Domain {
     fn is_possible(&self) -> bool {
         let is_number = |text: &str| text.parse::<u32>().is_ok_and(|number| number < PARTS_MAX);
         let all = |ranges: &str| ranges.split([',', '-']).filter(|text| !text.is_empty()).all(is_number);
-        self.package < PARTS_MAX && self.node < PARTS_MAX && all(&self.cores) && all(&self.cpus)
+        [self.package, self.node].iter().all(|&number| number < PARTS_MAX) && all(&self.cores) && all(&self.cpus)
     }
 }
 
@@ -491,59 +493,6 @@ fn shares(account: &Account) -> (f64, f64) {
 /// Reads `null`, which JSON has in place of not-a-number.
 pub(crate) fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
-}
-
-/// The reason for which a text is not a result file.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// It is not JSON.
-    NoJson(serde_json::Error),
-    /// It does not say which form it has.
-    NoSchema,
-    /// It has another form, with this name.
-    OtherSchema(String),
-    /// It lacks a part, or a part has another form.
-    Form(serde_json::Error),
-    /// A machine of this name has an LLC domain, of this number, with a part that is numbered
-    /// higher than any machine's.
-    Domain(String, usize),
-}
-
-/// Cores, CPUs, nodes and packages of a machine are fewer: exchanges number the parts in 16 bits.
-const PARTS_MAX: u32 = 1 << 16;
-
-/// What to do about a text that is none.
-const AGAIN: &str = "write it again with `hitm run --json`";
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoJson(error) => {
-                let (line, column) = (error.line(), error.column());
-                write!(f, "not JSON at line {line}, column {column}: it may be cut short; {AGAIN}")
-            }
-            Self::NoSchema => write!(f, "there is no `schema`: it is no file that `--json` wrote; {AGAIN}"),
-            Self::OtherSchema(other) => {
-                write!(f, "`schema` is `{other}` and this version reads `{SCHEMA}`; take the `hitm` that wrote it")
-            }
-            Self::Form(error) => write!(f, "not as `--json` writes it: {error}; {AGAIN}"),
-            Self::Domain(machine, number) => write!(
-                f,
-                "machine `{machine}`: LLC domain {number} has a package, a node, cores or CPUs that are not numbers \
-                 below {PARTS_MAX}; {AGAIN}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NoJson(error) | Self::Form(error) => Some(error),
-            Self::NoSchema | Self::OtherSchema(_) | Self::Domain(..) => None,
-        }
-    }
 }
 
 impl Metric {

@@ -43,7 +43,8 @@ pub struct Advice {
     pub together: Option<Together>,
 }
 
-/// Suggestions applied one on another: where one line has been relieved, another may be what counts.
+/// Suggestions applied one on another: where one line has been relieved, another may be what
+/// counts.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Together {
     /// In the order in which they were tried.

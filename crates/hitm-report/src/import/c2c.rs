@@ -144,7 +144,7 @@ mod tests {
     fn a_row_that_is_cut_is_said() {
         let text = "155 39 39 0xff14d52c4682d800\n43.23% 43.59% 0.00% 0x0\n";
         assert!(matches!(reports(text), Err(ImportError::Row(2, _))));
-        // So is one whose numbers no report has: an offset outside of the line, and more samples than there are.
+        // So is one whose numbers no report has: an offset outside of the line, too many samples.
         for row in ["0x1000 3489 415 f", "0x0 3489 18446744073709551615 f", "0x0 NaN 415 f"] {
             let text = format!("155 39 39 0xff14d52c4682d800\n43.23% 43.59% 0.00% {row}\n");
             assert!(matches!(reports(&text), Err(ImportError::Row(2, _))), "{row}");

@@ -119,8 +119,8 @@ impl Advise {
         Ok(run)
     }
 
-    /// Simulates the first layouts and the controls, and then those that gain one on another if that
-    /// is asked for. Returns the seeds, none where nothing is simulated.
+    /// Simulates the first layouts and the controls, and then one on another if
+    /// that is asked for. Returns the seeds, none where nothing is simulated.
     fn predict(
         &self,
         known: &Known<'_>,
@@ -278,7 +278,8 @@ impl Known<'_> {
         Some((suggestion, tried))
     }
 
-    /// Returns the layouts of several plans, one for each object; `None` where they cannot be tried.
+    /// Returns the layouts of several plans, one for each object; `None` where they cannot be
+    /// tried.
     fn combined(&self, plans: &[&Plan]) -> Option<Vec<Tried>> {
         let objects: BTreeSet<&str> = plans.iter().map(|plan| plan.object.as_str()).collect();
         let tried = |object: &str| {
