@@ -18,6 +18,7 @@ pub mod meter;
 pub mod nested;
 pub mod pi_stress;
 pub mod probe;
+pub mod runtime;
 pub mod schbench;
 mod system_call;
 

@@ -17,6 +17,7 @@ pub(crate) mod report;
 pub(crate) mod run;
 mod schema;
 mod sweep;
+mod top;
 mod validate;
 mod watch;
 
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Advise(advise::Advise),
     /// Check rules about layouts and contention, and fail when one does not hold.
     Check(check::Check),
+    /// Show what the runtime of a running process does: tasks, queues, wakeup latencies.
+    Top(top::Top),
     /// Run a command again whenever a file changes, and show what changed.
     Watch(watch::Watch),
     /// Repeat published measurements on simulated machines.
@@ -89,6 +92,7 @@ impl Command {
             Self::Compare(compare) => compare.run(),
             Self::Advise(advise) => advise.run(),
             Self::Check(check) => check.run(),
+            Self::Top(top) => top.run(),
             Self::Watch(watch) => watch.run(),
             Self::Validate(validate) => validate.run(),
             Self::Layout(layout) => layout.run(),

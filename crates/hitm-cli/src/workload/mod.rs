@@ -19,6 +19,7 @@ mod pi_stress;
 #[cfg(test)]
 mod published;
 mod registry;
+mod runtime;
 mod schbench;
 mod session;
 mod tbench;

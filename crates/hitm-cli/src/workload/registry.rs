@@ -12,6 +12,7 @@ use super::futex::Futex;
 use super::hackbench::Hackbench;
 use super::netperf::Netperf;
 use super::pi_stress::PiStress;
+use super::runtime::Runtime;
 use super::schbench::Schbench;
 use super::tbench::Tbench;
 
@@ -29,6 +30,7 @@ pub(crate) static WORKLOADS: &[Entry] = &[
     Entry::of::<Schbench>("schbench"),
     Entry::of::<Context1>("context1"),
     Entry::of::<Futex>("futex").swept(""),
+    Entry::of::<Runtime>("runtime").swept("--operation wakeup "),
 ];
 
 /// A workload's command.

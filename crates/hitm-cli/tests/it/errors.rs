@@ -10,13 +10,13 @@ fn commands() {
     check(
         "",
         expect![[r#"
-            hitm: `hitm`: a command is missing after it, one of `run`, `exec`, `cc`, `c++`, `cargo`, `sweep`, `job`, `list`, `c2c`, `report`, `compare`, `advise`, `check`, `watch`, `validate`, `layout`, `schema`, `completions`, `man`; `hitm --help` shows what there is
+            hitm: `hitm`: a command is missing after it, one of `run`, `exec`, `cc`, `c++`, `cargo`, `sweep`, `job`, `list`, `c2c`, `report`, `compare`, `advise`, `check`, `top`, `watch`, `validate`, `layout`, `schema`, `completions`, `man`; `hitm --help` shows what there is
         "#]],
     );
     check(
         "run",
         expect![[r#"
-            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `cid-bursts`, `cid-storms`, `hackbench`, `tbench`, `netperf`, `schbench`, `context1`, `futex`, `probe`; `hitm run --help` shows what there is
+            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `cid-bursts`, `cid-storms`, `hackbench`, `tbench`, `netperf`, `schbench`, `context1`, `futex`, `runtime`, `probe`; `hitm run --help` shows what there is
         "#]],
     );
     check(

@@ -34,6 +34,7 @@ mod schbench;
 mod sweep;
 #[path = "../../../hitm-topology/tests/it/tool.rs"]
 mod tool;
+mod top;
 mod trace;
 mod uncertainty;
 mod validate;

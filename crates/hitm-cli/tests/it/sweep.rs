@@ -223,7 +223,7 @@ fn what_cannot_be_is_refused() {
     check_refused(
         "sweep",
         expect![[r#"
-            hitm: `hitm sweep`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `futex`; `hitm sweep --help` shows what there is
+            hitm: `hitm sweep`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `futex`, `runtime`; `hitm sweep --help` shows what there is
         "#]],
     );
     check_refused(

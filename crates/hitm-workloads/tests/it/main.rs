@@ -9,6 +9,7 @@ mod inversions;
 mod loom;
 mod loopback;
 mod probes;
+mod runtime;
 mod schbench;
 mod simulated;
 
