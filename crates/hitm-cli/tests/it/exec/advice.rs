@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Program, is_possible};
+use crate::advise::is_progress;
 use crate::command::{end, hitm, read_checked, workspace};
 
 /// A program that has the change when `APART` is defined.
@@ -33,7 +34,8 @@ fn advised(program: &str, threads: &[&str], field: &str) -> (Value, f64, f64) {
     let result = before.folder.path().join("result.json");
     let advice = before.folder.path().join("advice.json");
     let ended = end(hitm().arg("advise").arg(&result).args(["--seeds", "1", "--json"]).arg(&advice));
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
+    assert!(is_progress(&ended.stderr), "{}", ended.stderr);
     let advice = read_checked(&advice, "advise");
     let (_, changed) = compiled(program, true).simulated(&options, threads);
     let moves = |own: &&Value| {
