@@ -52,7 +52,8 @@ fn a_page_is_shown_by_class() {
         real_time        0      100       <= 2 us  <= 4 us      0          -      -
         fair             3        0             -        -      2    <= 1 us  > 2 s
         group `a "b"`: 9 times stopped by its limit, for 0.250 s
-    "#]].assert_eq(&shown.stdout);
+    "#]]
+    .assert_eq(&shown.stdout);
 }
 
 #[cfg(unix)]
@@ -107,19 +108,34 @@ fn a_socket_that_was_left_is_replaced_and_another_file_is_not() {
 
 #[test]
 fn what_is_no_page_is_refused() {
-    check_refused("top", expect![[r#"
+    check_refused(
+        "top",
+        expect![[r#"
         hitm: the following required arguments were not provided: <PATH>; `hitm top --help` shows what there is
-    "#]]);
-    check_refused("top /nowhere --once", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "top /nowhere --once",
+        expect![[r#"
         hitm: `/nowhere`: No such file or directory (os error 2); give the socket of a running process, which `Builder::expose_metrics` makes
-    "#]]);
-    check_refused("top Cargo.toml --once", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "top Cargo.toml --once",
+        expect![[r#"
         hitm: `Cargo.toml`: line 1: no metric of `hitm`: `[package]`; give a page that `Builder::expose_metrics` of `hitm` shows
-    "#]]);
-    check_refused("top /dev/null --once", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "top /dev/null --once",
+        expect![[r#"
         hitm: `/dev/null`: it has no `hitm_tasks`; give a page that `Builder::expose_metrics` of `hitm` shows
-    "#]]);
-    check_refused("top page --every 0s", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "top page --every 0s",
+        expect![[r#"
         hitm: invalid value '0s' for '--every <T>': no time at all: give more, as in `24ms`; `hitm top --help` shows what there is
-    "#]]);
+    "#]],
+    );
 }
