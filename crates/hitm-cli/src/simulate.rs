@@ -191,9 +191,10 @@ impl Case {
         };
         let results = machine.results();
         let batches = running.batches();
+        let idle = if self.workload.watches_idle_cpus() { stats.idle_cpus(from, until, batches.len()) } else { None };
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
-            idle: stats.idle_cpus(from, until, batches.len()).into_iter().collect(),
+            idle: idle.into_iter().collect(),
             batches: vec![batches],
             seconds: until.since(from).as_secs_f64(),
             bursts: vec![running.bursts()],

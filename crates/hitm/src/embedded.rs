@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use hitm_memory::{Interrupts, Mode, Native, Platform};
-use hitm_sched::{Mitigation, SwitchReason, TaskId};
+use hitm_memory::{Interrupts, Native, Platform};
+use hitm_sched::Mitigation;
 use hitm_topology::{CpuId, Topology};
 
 use crate::builder::Settings;
 use crate::native::{NativeRuntime, WorkerPool, without_threads};
 use crate::runtime::Handle;
-use crate::worker::{run_task, take_interrupts};
+use crate::worker::{self, Last, take_interrupts};
 
 const CPU: CpuId = CpuId(0);
 
@@ -57,12 +57,9 @@ const CPU: CpuId = CpuId(0);
 pub struct Embedded {
     handle: Handle<Native>,
     pool: Arc<WorkerPool>,
-    /// How the last poll ended.
-    why: SwitchReason,
+    last: Last,
     /// Whether the last step has found no task.
     idles: bool,
-    /// The task that has ended in it.
-    ended: Option<TaskId>,
     /// It has one thread.
     stays: PhantomData<*const ()>,
 }
@@ -84,7 +81,7 @@ impl Wake for Woken {
 impl Embedded {
     pub(crate) fn new(topology: &Arc<Topology>, mitigation: &Mitigation, settings: Settings) -> Self {
         let (handle, pool) = without_threads(topology, mitigation, settings);
-        Self { handle, pool, why: SwitchReason::Preempt, idles: false, ended: None, stays: PhantomData }
+        Self { handle, pool, last: Last::default(), idles: false, stays: PhantomData }
     }
 
     /// Returns the handle that the runtime's tasks use.
@@ -168,18 +165,10 @@ impl Embedded {
         if self.idles && !runtime.sched.is_wanted() {
             return false;
         }
-        let next = runtime.operations.switch(self.why);
+        let next = self.last.switch(runtime);
         self.idles = next.is_none();
-        self.why = SwitchReason::Preempt;
-        if let Some(id) = self.ended.take() {
-            runtime.release(id);
-        }
         let Some(id) = next else { return false };
-        // SAFETY: the scheduler has picked the task for this CPU, which removes it above, after
-        // `run_task` and the next switch.
-        let cell = unsafe { runtime.cells.running(id) }.expect("a queued task lives");
-        self.why = run_task(runtime, CPU, cell);
-        self.ended = (self.why == SwitchReason::Exit).then_some(id);
+        self.last.poll(runtime, CPU, id);
         true
     }
 
@@ -191,15 +180,11 @@ impl Embedded {
             return;
         }
         let local = &runtime.locals[CPU.index()];
-        local.set_refill(runtime.sched.next_refill().min(local.refill()));
         local.arm::<Native>();
         if let Some(patience) = patience {
             local.arm_at::<Native>(Native::now() + patience.into());
         }
-        Native::enter(Mode::Idle);
-        Native::wait_for_interrupt();
-        Native::enter(Mode::Kernel);
-        take_interrupts(runtime);
+        worker::wait(runtime, CPU);
     }
 }
 

@@ -250,10 +250,7 @@ impl Local {
         P::settle();
         let own = self.timers.next().min(self.turn_ends());
         let wanted = own.min(self.tick()).min(self.refill()).min(self.next_look());
-        if wanted.as_picos() < self.armed.load(OWN) {
-            self.armed.store(wanted.as_picos(), OWN);
-            P::set_timer(wanted);
-        }
+        self.arm_at::<P>(wanted);
     }
 
     /// Lets the timer expire at `at` too, once.

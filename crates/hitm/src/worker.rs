@@ -5,6 +5,7 @@
 //! scheduler picks no task, the CPU idles until an interrupt. A CPU that enqueues a task on an idle
 //! CPU sets the idle CPU's need-resched flag and interrupts it.
 
+use std::mem::replace;
 use std::ptr::null;
 use std::sync::atomic::Ordering;
 
@@ -25,32 +26,51 @@ pub(crate) const SLICE: Span = Span::from_micros(100_000);
 pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
     let runtime = &*runtime.0;
     let outside = P::enter(Mode::Kernel);
-    let mut why = SwitchReason::Preempt;
-    let mut ended: Option<TaskId> = None;
+    let mut last = Last::default();
     loop {
         take_interrupts(runtime);
-        let next = runtime.operations.switch(why);
-        if let Some(id) = ended.take() {
-            runtime.release(id);
-        }
-        why = match next {
+        match last.switch(runtime) {
             Some(_) if runtime.is_broken() => break,
-            Some(id) => {
-                // SAFETY: the scheduler has picked the task for this CPU, which removes it above,
-                // after `run_task` and the next switch.
-                let cell = unsafe { runtime.cells.running(id) }.expect("a queued task lives");
-                let why = run_task(runtime, cpu, cell);
-                ended = (why == SwitchReason::Exit).then_some(id);
-                why
-            }
+            Some(id) => last.poll(runtime, cpu, id),
             None if runtime.is_stopped() => break,
-            None => {
-                idle(runtime, cpu);
-                SwitchReason::Preempt
-            }
-        };
+            None => idle(runtime, cpu),
+        }
     }
     P::enter(outside);
+}
+
+/// How the last poll of a CPU ended.
+pub(crate) struct Last {
+    why: SwitchReason,
+    /// The task that has ended in it.
+    ended: Option<TaskId>,
+}
+
+impl Default for Last {
+    /// Before the first poll.
+    fn default() -> Self {
+        Self { why: SwitchReason::Preempt, ended: None }
+    }
+}
+
+impl Last {
+    /// Switches away from the task that was polled last. Returns the task to poll.
+    pub(crate) fn switch<P: Platform>(&mut self, runtime: &Inner<P>) -> Option<TaskId> {
+        let next = runtime.operations.switch(replace(&mut self.why, SwitchReason::Preempt));
+        if let Some(id) = self.ended.take() {
+            runtime.release(id);
+        }
+        next
+    }
+
+    /// Polls `id`, which the last switch of `cpu` has returned.
+    pub(crate) fn poll<P: Platform>(&mut self, runtime: &Inner<P>, cpu: CpuId, id: TaskId) {
+        // SAFETY: the scheduler has picked the task for this CPU, which removes it in `switch`,
+        // after `run_task` and the next switch.
+        let cell = unsafe { runtime.cells.running(id) }.expect("a queued task lives");
+        self.why = run_task(runtime, cpu, cell);
+        self.ended = (self.why == SwitchReason::Exit).then_some(id);
+    }
 }
 
 /// Handles the interrupts that are pending on this CPU, and returns them.
@@ -87,22 +107,27 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
 }
 
 fn idle<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
-    let local = &runtime.locals[cpu.index()];
     while !runtime.sched.is_wanted() && !runtime.is_stopped() {
-        let refill = runtime.sched.next_refill();
-        if refill < local.refill() {
-            local.set_refill(refill);
-            local.arm::<P>();
-        }
-        P::enter(Mode::Idle);
-        P::wait_for_interrupt();
-        P::enter(Mode::Kernel);
-        take_interrupts(runtime);
+        wait(runtime, cpu);
     }
 }
 
+/// Waits for an interrupt of `cpu`, which has nothing to run, and handles it.
+pub(crate) fn wait<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
+    let local = &runtime.locals[cpu.index()];
+    let refill = runtime.sched.next_refill();
+    if refill < local.refill() {
+        local.set_refill(refill);
+        local.arm::<P>();
+    }
+    P::enter(Mode::Idle);
+    P::wait_for_interrupt();
+    P::enter(Mode::Kernel);
+    take_interrupts(runtime);
+}
+
 /// Polls a task once.
-pub(crate) fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> SwitchReason {
+fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> SwitchReason {
     let local = &runtime.locals[cpu.index()];
     local.set_running(Some(cell.id));
     local.set_polled(cell.as_ptr().cast());

@@ -235,6 +235,10 @@ impl Workload for Config {
         Merit::rate("loops_per_second")
     }
 
+    fn watches_idle_cpus(&self) -> bool {
+        true
+    }
+
     fn complete(&self, run: &mut Run, ended: &Ended<'_>) {
         run.notes.extend(states(ended.batches, ended.idle));
     }

@@ -260,6 +260,11 @@ pub(crate) trait Workload: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns whether its report says how many CPUs idled in each batch. Its tasks are fair then.
+    fn watches_idle_cpus(&self) -> bool {
+        false
+    }
+
     /// Returns whether its tasks have concurrency ids. The report then has their cost.
     fn has_ids(&self) -> bool {
         false

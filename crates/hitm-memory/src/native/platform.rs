@@ -127,14 +127,7 @@ impl NativeWorkers {
         }
         wake_in_time();
         self.workers[cpu.index()].thread.set(std::thread::current()).expect("a CPU has one thread in its life");
-        // SeqCst: the table above.
-        fence(Ordering::SeqCst);
-        self.act_as(cpu, false, || {
-            SINCE.set(self.accounting.then(Instant::now));
-            let result = f();
-            self.book(cpu, MODE.get());
-            result
-        })
+        self.run_as(cpu, f)
     }
 
     /// Runs `f` with this thread as `cpu`, for a thread that does other things in between and comes
@@ -146,6 +139,11 @@ impl NativeWorkers {
         let own = std::thread::current();
         let thread = self.workers[cpu.index()].thread.get_or_init(|| own.clone());
         assert!(thread.id() == own.id(), "a CPU has one thread in its life");
+        self.run_as(cpu, f)
+    }
+
+    /// Runs `f` with this thread, which `cpu` has now, as that CPU, and books the time.
+    fn run_as<R>(self: &Arc<Self>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
         // SeqCst: the table above.
         fence(Ordering::SeqCst);
         self.act_as(cpu, false, || {

@@ -14,7 +14,7 @@
 //! change of a queue takes a lock and reads the clock. A journal is kept only on request.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::{CpuSet, Span, Time};
 use hitm_topology::CpuId;
@@ -56,13 +56,19 @@ impl Journal {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push((at, entry));
     }
 
-    /// Returns the loss between two times on a machine of `cpus` CPUs, which are online unless
-    /// noted otherwise.
-    pub(crate) fn conservation(&self, cpus: usize, from: Time, until: Time) -> Conservation {
+    /// Returns the events in the order of their times.
+    fn sorted(&self) -> MutexGuard<'_, Vec<(Time, Entry)>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         // CPUs that look ahead note events early. The events of one queue are noted under its lock
         // in order, and the stable sort keeps that order.
         entries.sort_by_key(|&(at, _)| at);
+        entries
+    }
+
+    /// Returns the loss between two times on a machine of `cpus` CPUs, which are online unless
+    /// noted otherwise.
+    pub(crate) fn conservation(&self, cpus: usize, from: Time, until: Time) -> Conservation {
+        let entries = self.sorted();
         let mut replay = Replay::new(cpus, from);
         for (at, entry) in entries.iter().take_while(|&&(at, _)| at < until) {
             replay.pass(*at);
@@ -77,8 +83,7 @@ impl Journal {
     /// Returns the number of CPUs that idled on average in each of `parts` equal parts of the time
     /// between two times.
     pub(crate) fn idle_cpus(&self, cpus: usize, from: Time, until: Time, parts: usize) -> Vec<f64> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.sort_by_key(|&(at, _)| at);
+        let entries = self.sorted();
         let each = (until.since(from).as_picos() / parts.max(1) as u64).max(1);
         let mut idle = vec![0; parts];
         let mut replay = Replay::new(cpus, from);

@@ -8,12 +8,11 @@
 //! offered task is queued, directly behind the running task: whatever else waits came later. A
 //! checkpoint, a second wakeup, a change of the task, and the CPU's going offline queue it too.
 
-use hitm_memory::{PathCost, PlainWord, Platform};
+use hitm_memory::{PlainWord, Platform};
 
 use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
-use crate::base::stats::Count;
 use crate::scheduler::{Scheduler, SwitchReason};
 
 impl<P: Platform> Scheduler<P> {
@@ -53,20 +52,14 @@ impl<P: Platform> Scheduler<P> {
         }
         self.run_next()?.take(rq);
         self.searchers()?.set_keeps(rq.cpu, false);
-        let (left, begun) = (self.state.tasks.get(prev), self.state.tasks.get(next));
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
         self.state.stats.note(|| Entry::Comes(rq.cpu, next));
         rq.rt.replace(&self.state.tasks, prev, next);
         self.ids.arrive(&self.state, rq, next);
         self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
-        begun.set_on_cpu();
-        rq.set_curr(Some(next));
-        self.state.stats.note(|| Entry::Runs(rq.cpu, Some(next)));
-        rq.nr_switches.set(rq.nr_switches.get() + 1);
-        self.state.stats.add(Count::ContextSwitch);
-        self.ids.switch(&self.state, rq, Some(prev), why == SwitchReason::Exit, Some(next));
-        P::charge(PathCost::Switch);
-        left.clear_on_cpu();
+        self.state.tasks.get(next).set_on_cpu();
+        self.set_running(rq, Some(next));
+        self.part(rq, Some(prev), why, Some(next));
         Some(next)
     }
 
@@ -83,19 +76,6 @@ impl<P: Platform> Scheduler<P> {
             && !self.fair.groups.has_real_time_limits()
             && !self.fair.is_served(rq.cpu)
             && self.urgent().is_none_or(|urgent| urgent.named_to(rq.cpu).is_none())
-    }
-
-    /// `prev` waits or ends. Returns false if it does not: it lets others run, or was woken.
-    fn gives_up(&self, prev: TaskId, why: SwitchReason) -> bool {
-        let task = self.state.tasks.get(prev);
-        match why {
-            SwitchReason::Block => task.transition_to_sleeping(),
-            SwitchReason::Exit => {
-                task.transition_to_dead();
-                true
-            }
-            SwitchReason::Yield | SwitchReason::Preempt => false,
-        }
     }
 
     /// Does step 3: queues the task that the CPU of `rq` was to run next, if there is one.

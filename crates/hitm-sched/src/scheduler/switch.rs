@@ -82,11 +82,7 @@ impl<P: Platform> Scheduler<P> {
         }
         self.fair.note_idleness(&self.state, &rq, prev, next);
         self.begin(&rq, next);
-        self.ids.switch(&self.state, &rq, prev, why == SwitchReason::Exit, next);
-        P::charge(PathCost::Switch);
-        if let Some(prev) = prev {
-            self.state.tasks.get(prev).clear_on_cpu();
-        }
+        self.part(&rq, prev, why, next);
         if let Some(prev) = goes {
             self.send_home(&mut rq, prev);
         }
@@ -113,40 +109,61 @@ impl<P: Platform> Scheduler<P> {
         called.into_iter().for_each(|called| self.interrupt_called(called));
     }
 
-    /// Does steps 1 and 2.
-    fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) {
+    /// The CPU of `rq` runs `next` from now on.
+    #[inline]
+    pub(super) fn set_running(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
+        rq.set_curr(next);
+        self.state.stats.note(|| Entry::Runs(rq.cpu, next));
+        rq.nr_switches.set(rq.nr_switches.get() + 1);
+        self.state.stats.add(Count::ContextSwitch);
+    }
+
+    /// The CPU of `rq` has switched: ids follow, and `prev` is released to other CPUs.
+    #[inline]
+    pub(super) fn part(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, why: SwitchReason, next: Option<TaskId>) {
+        self.ids.switch(&self.state, rq, prev, why == SwitchReason::Exit, next);
+        P::charge(PathCost::Switch);
+        if let Some(prev) = prev {
+            self.state.tasks.get(prev).clear_on_cpu();
+        }
+    }
+
+    /// `prev` waits or ends. Returns false if it does not: it lets others run, or was woken before
+    /// it slept.
+    #[inline]
+    pub(super) fn gives_up(&self, prev: TaskId, why: SwitchReason) -> bool {
         let task = self.state.tasks.get(prev);
-        let leaves = match why {
-            SwitchReason::Block => {
-                let sleeps = task.transition_to_sleeping();
-                if !sleeps && self.config.shipped && !self.fair.is_fair(&self.state, prev) {
-                    // It was woken before it slept. It goes behind its equals, as a thread does
-                    // that blocks and is woken (POSIX, `SCHED_FIFO`). Otherwise a task that is
-                    // woken in each of its polls would starve them. In the original it has not
-                    // left the queue and keeps its place.
-                    self.requeue(rq, prev, false);
-                }
-                sleeps
-            }
+        match why {
+            SwitchReason::Block => task.transition_to_sleeping(),
             SwitchReason::Exit => {
                 task.transition_to_dead();
                 true
             }
-            SwitchReason::Yield => {
-                if self.fair.is_fair(&self.state, prev) {
-                    self.fair.let_go_fair(&self.state, rq);
-                } else {
+            SwitchReason::Yield | SwitchReason::Preempt => false,
+        }
+    }
+
+    /// Does steps 1 and 2.
+    fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) {
+        if !self.gives_up(prev, why) {
+            match why {
+                // It was woken before it slept. It goes behind its equals, as a thread does that
+                // blocks and is woken (POSIX, `SCHED_FIFO`). Otherwise a task that is woken in each
+                // of its polls would starve them. In the original it has not left the queue and
+                // keeps its place.
+                SwitchReason::Block if self.config.shipped && !self.fair.is_fair(&self.state, prev) => {
                     self.requeue(rq, prev, false);
                 }
-                false
+                SwitchReason::Yield if self.fair.is_fair(&self.state, prev) => {
+                    self.fair.let_go_fair(&self.state, rq);
+                }
+                SwitchReason::Yield => self.requeue(rq, prev, false),
+                _ => {}
             }
-            SwitchReason::Preempt => false,
-        };
-        if !leaves {
             return;
         }
         self.dequeue(rq, prev, true);
-        if rq.online.get() != 0 && rq.highest() > task.prio() {
+        if rq.online.get() != 0 && rq.highest() > self.state.tasks.get(prev).prio() {
             self.pull(rq);
         }
     }
@@ -197,10 +214,7 @@ impl<P: Platform> Scheduler<P> {
             self.fair.put_groups(&self.state, rq);
         }
         self.push_behind(rq, next);
-        rq.set_curr(next);
-        self.state.stats.note(|| Entry::Runs(rq.cpu, next));
-        rq.nr_switches.set(rq.nr_switches.get() + 1);
-        self.state.stats.add(Count::ContextSwitch);
+        self.set_running(rq, next);
     }
 
     /// Defers step 8, the push of the tasks that wait behind `next`.

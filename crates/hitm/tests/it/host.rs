@@ -77,7 +77,7 @@ fn result_of<R>(result: Result<R, JoinError>) -> R {
 }
 
 /// Checks the final state of a runtime.
-fn check_scheduler<P: Platform>(handle: &Handle<P>) {
+pub(crate) fn check_scheduler<P: Platform>(handle: &Handle<P>) {
     let snapshot = handle.diagnostics().snapshot();
     // An interrupt to a CPU that had left was not taken: a push chain may have ended there.
     let mut violations = snapshot.violations();

@@ -55,3 +55,8 @@ mod shares;
 mod affinity;
 mod hotplug;
 mod tenants;
+
+#[cfg(not(miri))]
+mod embedded;
+#[cfg(not(miri))]
+mod fork_join;

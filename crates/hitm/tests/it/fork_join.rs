@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hitm::fork_join::scope;
 use hitm::{Handle, NativeRuntime, Priority, SpawnOptions, join};
 
-use crate::{THREADS, run};
+use crate::host::{native, native_with};
 
 /// Longer than a thread of a busy machine waits for its CPU.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -131,9 +131,7 @@ async fn many_compute_at_once(handle: Handle) {
 
 #[test]
 fn many_tasks_compute_at_once() {
-    for setting in THREADS {
-        run(setting, many_compute_at_once);
-    }
+    native(many_compute_at_once);
 }
 
 #[test]
@@ -168,7 +166,7 @@ fn a_thread_of_a_runtime_computes_there() {
 #[test]
 fn a_computation_ends_while_the_runtime_shuts_down() {
     for _ in 0..50 {
-        run((2, "shipped"), |handle: Handle| async move {
+        native_with(2, "shipped", |handle: Handle| async move {
             let shuts_down = handle.clone();
             let (one, ()) = join(|| fib(10), || shuts_down.shutdown());
             assert_eq!(one + fib(5), 60);

@@ -95,7 +95,7 @@ fn tasks_that_are_left_end_when_it_is_dropped() {
     assert!(runtime.try_tick() && runtime.try_tick());
     drop(runtime);
     assert_eq!(Arc::strong_count(&token), 1);
-    crate::check_scheduler(&handle);
+    crate::host::check_scheduler(&handle);
     assert!(handle.spawn((), async {}).is_finished(), "it is aborted at once");
 }
 
