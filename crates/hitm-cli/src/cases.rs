@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::{Arbitration, Costs, TIME_END};
+use hitm_machine::{Arbitration, Capacity, Costs, TIME_END};
 use hitm_memory::{Span, Time};
 use hitm_sched::Mitigation;
 use hitm_topology::Topology;
@@ -14,7 +14,7 @@ use crate::args::{CoherenceArg, HostArg, MachineArgs, span, span_above_zero};
 use crate::campaign;
 use crate::failure::Failure;
 use crate::simulate::{Arrangements, Case};
-use crate::workload::{Setting, Stretch, Workload};
+use crate::workload::{Program, Setting, Stretch, Workload};
 
 /// Machines, policies, mitigations, seeds and times.
 #[derive(Args, Debug)]
@@ -126,27 +126,32 @@ impl CaseArgs {
         topologies.iter().map(|topology| Ok((topology.clone(), self.machine.costs(topology)?))).collect()
     }
 
-    /// Makes a case of `workload` on one of these machines, without counts by role.
+    /// Makes a case of `workload`, one of `program`, on one of these machines, without counts by
+    /// role.
+    ///
+    /// # Errors
+    /// When the program limits caches and the machine's cost table has no sizes.
     pub(crate) fn case(
         &self,
-        (topology, costs): &(Arc<Topology>, Costs),
+        program: &dyn Program,
+        machine: &(Arc<Topology>, Costs),
         arbitration: Arbitration,
         mitigation: Mitigation,
         workload: Arc<dyn Workload>,
-    ) -> Case {
-        Case {
-            topology: topology.clone(),
-            costs: costs.clone(),
+    ) -> Result<Case, Failure> {
+        Ok(Case {
+            topology: machine.0.clone(),
+            costs: machine.1.clone(),
             arbitration,
             coherence: self.coherence.unwrap_or_default(),
-            mitigation,
+            mitigation: program.adapt(mitigation),
             workload,
-            capacity: None,
+            capacity: capacity(program, machine)?,
             arrangements: self.arrangements.clone(),
             roles: false,
             timeline: None,
             livelock_after: self.livelock_after,
-        }
+        })
     }
 
     /// Returns whether `--mitigation` has its default.
@@ -154,11 +159,11 @@ impl CaseArgs {
         self.mitigation == DEFAULT_MITIGATIONS
     }
 
-    /// Returns the mitigations, each once.
+    /// Returns the mitigations, each once, as they run in `program`.
     ///
     /// # Errors
     /// When a name is unknown, a combination is impossible, or a mitigation is given twice.
-    pub(crate) fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {
+    pub(crate) fn mitigations(&self, program: &dyn Program) -> Result<Vec<Mitigation>, Failure> {
         let mut names: Vec<&str> = Vec::new();
         for name in &self.mitigation {
             match name.as_str() {
@@ -169,7 +174,7 @@ impl CaseArgs {
         let mut known: Vec<(Vec<&str>, &str)> = Vec::new();
         let mut mitigations = Vec::new();
         for name in names {
-            mitigations.push(Mitigation::parse(name)?);
+            mitigations.push(program.adapt(Mitigation::parse(name)?));
             // The order of the parts makes no difference.
             let mut parts: Vec<&str> = name.split('+').collect();
             parts.sort_unstable();
@@ -185,6 +190,18 @@ impl CaseArgs {
         }
         Ok(mitigations)
     }
+}
+
+/// Returns the sizes of a machine's caches, where `program` limits them.
+///
+/// # Errors
+/// When the machine's cost table has no sizes.
+pub(crate) fn capacity(
+    program: &dyn Program,
+    (topology, costs): &(Arc<Topology>, Costs),
+) -> Result<Option<Capacity>, Failure> {
+    let capacity = program.limits_caches().then(|| costs.capacity(topology)).transpose();
+    capacity.map_err(|why| Failure::new(format!("--machine: {why}")))
 }
 
 /// Checks that a simulated machine's time is long enough for `window`.

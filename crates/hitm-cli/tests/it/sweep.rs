@@ -57,21 +57,35 @@ fn a_curve_has_a_point_a_number_of_cpus_and_mitigation() {
 }
 
 /// A machine alone gives what it gives in a sweep.
-#[test]
-fn a_point_is_a_run() {
+#[track_caller]
+fn check_point_is_run(what: &str) {
     let folder = folder();
-    results(folder.path(), LINE);
-    let sweep = read_checked(&folder.path().join("curve.json"), "sweep");
-    let run = "run cyclic --machine 'pack:2 l3:1 core:4 pu:2' --cpus 8 --mitigation baseline,all --seeds 2 --warm-up 1ms \
-               --duration 10ms --lines 0 --json run.json";
-    assert_eq!(run_in(folder.path(), run).status, Some(0));
-    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("run.json")).unwrap()).unwrap();
-    for (run, point) in [(0, 4), (1, 5)] {
+    let of = |command: &str, cpus: &str, json: &str| {
+        let line = format!("{command} {what} --machine 'pack:2 l3:1 core:4 pu:2' --cpus {cpus} --json {json}");
+        let ended = run_in(folder.path(), &line);
+        assert_eq!(ended.status, Some(0), "{line}: {}", ended.stderr);
+        let text = fs::read_to_string(folder.path().join(json)).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let (sweep, file) = (of("sweep", "4,8", "sweep.json"), of("run", "8", "run.json"));
+    for (run, point) in [(0, 2), (1, 3)] {
         let (run, point) = (&file["runs"][run], &sweep["points"][point]);
+        assert_eq!(point["cpus"].as_u64(), Some(8));
         for key in ["metric", "relative", "relative_interval", "kernel_share", "idle_share"] {
-            assert_eq!(run[key], point[key], "{key}");
+            assert_eq!(run[key], point[key], "{what}: {key}");
         }
     }
+}
+
+#[test]
+fn a_point_is_a_run() {
+    check_point_is_run("cyclic --mitigation baseline,all --warm-up 1ms --duration 10ms");
+}
+
+/// The runtime keeps wakeups where it is measured, which `shipped` alone does not say.
+#[test]
+fn a_point_of_the_runtime_is_a_run() {
+    check_point_is_run("runtime --operation spawn --mitigation baseline,shipped");
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(crate) fn run(
     for machine in machines {
         for arbitration in arbitrations.of(&machine.1) {
             let usual = program.workloads(&machine.0, setting).swap_remove(0);
-            let case = cases.case(machine, arbitration, Mitigation::baseline(), usual);
+            let case = cases.case(program, machine, arbitration, Mitigation::baseline(), usual)?;
             let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
             let costs = |topology: &Topology| cases.machine.costs(topology);
             let fit = Fit { setting, case: &real, costs: &costs, threads: cases.threads(), progress: &progress };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::{Capacity, Costs, Timeline};
+use hitm_machine::{Costs, Timeline};
 use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
@@ -18,7 +18,7 @@ use super::quick;
 use super::uncertain::{self, UncertainArgs};
 use crate::args::{Arbitrations, CoherenceArg, HostArg, OutputArgs, refuse_natively};
 use crate::campaign;
-use crate::cases::CaseArgs;
+use crate::cases::{CaseArgs, capacity};
 use crate::cmd::report as page;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -171,7 +171,7 @@ impl Single {
         }
         series.cases.check_stretch(&*workload, HostArg::Simulated)?;
         let costs = series.cases.machine.costs(&topology)?;
-        let mut mitigations = series.cases.mitigations()?;
+        let mut mitigations = series.cases.mitigations(&*program)?;
         let arbitrations = series.cases.machine.arbitrations()?.of(&costs);
         let mitigation = mitigations.swap_remove(0);
         let arbitration = arbitrations[0];
@@ -181,8 +181,7 @@ impl Single {
         let machine = (topology, costs);
         let case = Case {
             roles: workload.counts_operations(),
-            capacity: series.capacity(&*program, &machine)?,
-            ..series.cases.case(&machine, arbitration, program.adapt(mitigation), workload)
+            ..series.cases.case(&*program, &machine, arbitration, mitigation, workload)?
         };
         Ok(Self { series, case, whole })
     }
@@ -220,7 +219,7 @@ impl SeriesArgs {
 
     /// Checks all arguments, before anything runs.
     fn asked(&self, program: &dyn Program) -> Result<Asked, Failure> {
-        let mitigations = self.cases.mitigations()?.into_iter().map(|mitigation| program.adapt(mitigation)).collect();
+        let mitigations = self.cases.mitigations(program)?;
         let topologies = self.cases.machine.or(self.host, program.usual_machine()).topologies(self.host)?;
         topologies.iter().try_for_each(|topology| program.check(topology))?;
         let arbitrations = self.cases.machine.arbitrations()?;
@@ -232,7 +231,7 @@ impl SeriesArgs {
             self.cases.check_stretch(&*workload, self.host)?;
         }
         let machines = self.cases.with_costs(&topologies)?;
-        machines.iter().try_for_each(|machine| self.capacity(program, machine).map(drop))?;
+        self.check_capacity(program, &machines)?;
         Ok(Asked { mitigations, topologies, machines, arbitrations, setting })
     }
 
@@ -258,19 +257,15 @@ impl SeriesArgs {
         cases
     }
 
-    /// Returns the size of each machine's caches, where the workload limits them.
+    /// Checks that the sizes of each machine's caches are known, where the program limits them.
     ///
     /// # Errors
     /// When a machine's cost table has no sizes.
-    fn capacity(
-        &self,
-        program: &dyn Program,
-        (topology, costs): &(Arc<Topology>, Costs),
-    ) -> Result<Option<Capacity>, Failure> {
-        if !program.limits_caches() || self.host == HostArg::Native {
-            return Ok(None);
+    fn check_capacity(&self, program: &dyn Program, machines: &[(Arc<Topology>, Costs)]) -> Result<(), Failure> {
+        if self.host == HostArg::Native {
+            return Ok(());
         }
-        costs.capacity(topology).map(Some).map_err(|why| Failure::new(format!("--machine: {why}")))
+        machines.iter().try_for_each(|machine| capacity(program, machine).map(drop))
     }
 
     fn seeds(&self, program: &dyn Program) -> u64 {
@@ -301,11 +296,8 @@ impl SeriesArgs {
             for arbitration in arbitrations.of(&machine.1) {
                 let workload = program.workloads(&machine.0, setting).swap_remove(0);
                 let roles = self.roles || self.trace.is_wanted() || workload.counts_operations();
-                let case = Case {
-                    roles,
-                    capacity: self.capacity(program, machine).expect("it was checked before"),
-                    ..self.cases.case(machine, arbitration, Mitigation::baseline(), workload)
-                };
+                let case = self.cases.case(program, machine, arbitration, Mitigation::baseline(), workload);
+                let case = Case { roles, ..case.expect("it was checked before") };
                 // The published target was measured with real costs of every line, so the fit uses
                 // them whatever `--coherence` is.
                 let real = Case { coherence: CoherenceArg::Full, ..case.clone() };

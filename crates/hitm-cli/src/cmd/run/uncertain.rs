@@ -232,22 +232,15 @@ impl Common<'_> {
         let arbitration = policy(draw, &field.policies);
         let machine = (field.topology.clone(), costs.clone());
         let usual = self.program.workloads(&field.topology, &setting).swap_remove(0);
-        let case = self.cases.case(&machine, arbitration, Mitigation::baseline(), usual);
+        let case = self.cases.case(self.program, &machine, arbitration, Mitigation::baseline(), usual)?;
         let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
         let of = |topology: &Topology| Ok(self.cases.machine.costs(topology)?.at(draw, &self.fixed));
         let fit = Fit { setting: &setting, case: &real, costs: &of, threads: 1, progress };
         let (mut workloads, calibration) = fit.of(self.program)?;
         let workload = workloads.swap_remove(field.load).with_seed(*seed);
-        let capacity = match self.program.limits_caches() {
-            true => {
-                let sizes = costs.capacity(&field.topology);
-                Some(sizes.map_err(|why| Failure::new(format!("--machine: {why}")))?)
-            }
-            false => None,
-        };
         let figure = |mitigation: &Mitigation| {
             let (mitigation, workload) = (mitigation.clone(), workload.clone());
-            figure(&Case { mitigation, workload, capacity, ..case.clone() }, clock)
+            figure(&Case { mitigation, workload, ..case.clone() }, clock)
         };
         let figures = self.mitigations.iter().map(figure).collect::<Result<Vec<f64>, Failure>>()?;
         let is_drawn = |name: &String| field.ranges.iter().any(|range| range.name == *name);

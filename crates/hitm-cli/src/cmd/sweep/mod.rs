@@ -229,7 +229,7 @@ impl SweepArgs {
 
     /// Returns all cases.
     fn families(&self, program: &dyn Program) -> Result<Vec<Family>, Failure> {
-        let mitigations = self.cases.mitigations()?;
+        let mitigations = self.cases.mitigations(program)?;
         let arbitrations = self.cases.machine.arbitrations()?;
         self.cases.check_seeds(self.seeds())?;
         let setting = self.cases.setting(HostArg::Simulated);
@@ -240,12 +240,12 @@ impl SweepArgs {
             for arbitration in arbitrations.of(&self.cases.machine.costs(&whole)?) {
                 for machine in &parts {
                     let workload = program.workloads(&machine.0, &setting).swap_remove(0);
-                    points.extend(mitigations.iter().map(|mitigation| {
+                    for mitigation in &mitigations {
                         let workloads = (0..self.seeds()).map(|seed| workload.with_seed(self.cases.seed() + seed));
-                        workloads
-                            .map(|workload| self.cases.case(machine, arbitration, mitigation.clone(), workload))
-                            .collect()
-                    }));
+                        let case =
+                            |workload| self.cases.case(program, machine, arbitration, mitigation.clone(), workload);
+                        points.push(workloads.map(case).collect::<Result<_, Failure>>()?);
+                    }
                 }
             }
             families.push(Family { whole, points });
