@@ -37,7 +37,7 @@ enum OperationArg {
     Spawn,
     /// A pair of tasks per CPU: each one unparks the other one and parks.
     Wakeup,
-    /// Four tasks per CPU yield.
+    /// Four tasks per CPU yield to each other.
     Yield,
     /// A pair of tasks per CPU: a number goes back and forth through two queues.
     PingPong,

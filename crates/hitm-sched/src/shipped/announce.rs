@@ -23,7 +23,7 @@
 //! the task, twice.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
-use hitm_topology::CpuId;
+use hitm_topology::{CpuId, Scope};
 
 use super::Shipped;
 use crate::base::numbers::TaskId;
@@ -39,6 +39,11 @@ const NARROW: u32 = 16;
 /// A narrow task may use at most one CPU in this many of the machine's. Else a large part of the
 /// machine reads the advertisement to all anyway.
 const FEW_OF: u32 = 4;
+
+/// A CPU that takes half of a queue takes it from the longest of this many. Two would keep queues
+/// nearly equal if queues were drawn at random (M. Mitzenmacher, "The Power of Two Choices in
+/// Randomized Load Balancing", 2001). They are not: the nearest ones were often halved before.
+const CHOICES: usize = 8;
 
 /// How a task is advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +192,27 @@ impl<P: Platform> Shipped<P> {
         pulled
     }
 
+    /// Returns the other CPUs with tasks that are advertised to all, in the order in which `here`
+    /// asks them. Where CPUs keep wakeups, those of its LLC come first, beginning behind `here`,
+    /// and the longest queue of the first few is the very first: it will be halved.
+    fn sources_around(&self, state: &State<P>, here: CpuId) -> Vec<CpuId> {
+        let mut sources = self.waiting.all_sources().snapshot();
+        sources.remove(here);
+        if self.searchers.is_none() {
+            return sources.iter().collect();
+        }
+        let llc = &state.llcs[state.topology.part_of(Scope::Llc, here)];
+        let mut order: Vec<CpuId> = sources.common_from(llc, here).collect();
+        sources.subtract(llc);
+        order.extend(sources.common_from(&sources, here));
+        // Peeks: hints. The locks decide.
+        let length = |&place: &usize| state.rqs[order[place]].rt.rt_nr_running.peek();
+        if let Some(longest) = (0..order.len().min(CHOICES)).max_by_key(length) {
+            order.swap(0, longest);
+        }
+        order
+    }
+
     /// Pulls the tasks that are advertised to this CPU. Returns whether there was any.
     fn pull_told(
         &self,
@@ -207,7 +233,7 @@ impl<P: Platform> Shipped<P> {
             }
         }
         if anywhere {
-            for cpu in self.waiting.all_sources().snapshot().iter().filter(|&cpu| cpu != here) {
+            for cpu in self.sources_around(state, here) {
                 if !self.waiting.any_for_all(here) {
                     break;
                 }

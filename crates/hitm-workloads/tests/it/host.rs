@@ -37,13 +37,26 @@ pub(crate) fn run_with<W: 'static>(
     parameters: &[(&str, f64)],
     start: impl Fn(&Handle<Simulated>) -> W + 'static,
 ) -> Ran<W> {
+    let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
+    run_as(machine, &mitigation, window, config, roles, parameters, start)
+}
+
+/// Runs as [`run_with`] does, with a mitigation that has no name.
+pub(crate) fn run_as<W: 'static>(
+    machine: &str,
+    mitigation: &Mitigation,
+    window: Window,
+    config: Config,
+    roles: Roles,
+    parameters: &[(&str, f64)],
+    start: impl Fn(&Handle<Simulated>) -> W + 'static,
+) -> Ran<W> {
     let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
     let config = Config { measure_from: window.warm_up, measure_until: window.warm_up + window.measured, ..config };
     let mut costs = Costs::of(&topology, CostSet::Linux);
     parameters.iter().for_each(|&(name, value)| costs.set(name, value).expect("a parameter"));
     let machine = Machine::new(topology.clone(), costs, config);
-    let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
-    let runtime = machine.enter(|| Handle::<Simulated>::new(topology, &mitigation, Some(roles)));
+    let runtime = machine.enter(|| Handle::<Simulated>::new(topology, mitigation, Some(roles)));
     let started = Arc::new(Mutex::new(None));
     let (handle, slot) = (runtime.clone(), started.clone());
     let ended = machine.run(move |cpu| {
