@@ -7,12 +7,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::UNIX_EPOCH;
+use std::{fs, io};
 
 use object::read::archive::ArchiveFile;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache};
 
 use crate::failure::Failure;
 
@@ -60,6 +61,9 @@ const APART: [&str; 2] = [
     "--set-section-flags=.rodata.*cst*=alloc,readonly,data,contents",
 ];
 
+/// The section of the object with what it was made from. The linker leaves it out of programs.
+const MAKERS: &str = ".hitm.makers";
+
 /// What the linker is told, as one option of a compiler.
 pub(super) fn linker_option() -> String {
     WRAPPED.map(|name| format!(",--wrap={name}")).concat().replacen(',', "-Wl,", 1)
@@ -72,18 +76,39 @@ fn is_mangled(name: &str) -> bool {
     is_legacy || MANGLED.iter().any(|begin| name.starts_with(begin))
 }
 
-/// Returns the object that a program is linked with. It is made when the archive is newer.
+/// Returns the object that a program is linked with. It is made again when it was not made from
+/// this archive by this program: an archive that was put back may be older than the object.
 ///
 /// # Errors
 /// When there is no archive, or the linker's tools fail.
 pub(crate) fn object() -> Result<PathBuf, Failure> {
     let archive = archive()?;
     let object = archive.with_extension("o");
-    let time = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
-    if time(&object).is_none_or(|made| time(&archive).is_some_and(|archive| archive > made)) {
-        make(&archive, &object)?;
+    // Before the archive is read: if it changes after that, the object is made again.
+    let makers = makers(&archive).map_err(|error| Failure::wanting(format!("{}: {error}", archive.display())))?;
+    if made_by(&object).is_none_or(|known| known != makers.as_bytes()) {
+        make(&archive, &object, &makers)?;
     }
     Ok(object)
+}
+
+/// What the object is made from: the archive, and this program, which has the lists of names.
+fn makers(archive: &Path) -> io::Result<String> {
+    let state = |path: &Path| {
+        let data = fs::metadata(path)?;
+        let time = data.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(format!("{} bytes of {} ns\n", data.len(), time.as_nanos()))
+    };
+    // A program whose file was replaced while it runs makes the object once more.
+    let own = std::env::current_exe().and_then(|own| state(&own)).unwrap_or_default();
+    Ok(state(archive)? + &own)
+}
+
+/// What an object says that it was made from.
+fn made_by(object: &Path) -> Option<Vec<u8>> {
+    let cache = ReadCache::new(fs::File::open(object).ok()?);
+    let file = object::File::parse(&cache).ok()?;
+    Some(file.section_by_name(MAKERS)?.data().ok()?.to_owned())
 }
 
 /// The folder beside the runtime library with the header `hitm.h`, which is written there if it is
@@ -119,29 +144,33 @@ fn archive() -> Result<PathBuf, Failure> {
     })
 }
 
-fn make(archive: &Path, object: &Path) -> Result<(), Failure> {
+fn make(archive: &Path, object: &Path, makers: &str) -> Result<(), Failure> {
     let fail = |what: &Path, why: &dyn std::fmt::Display| Failure::wanting(format!("{}: {why}", what.display()));
     let bytes = fs::read(archive).map_err(|error| fail(archive, &error))?;
     let names = names(&bytes).map_err(|error| fail(archive, &error))?;
     let folder = object.parent().unwrap_or(Path::new("."));
     // Several compilers may run at a time: each makes its own file and moves it to its place.
     let files = tempfile::Builder::new().prefix(".hitm").tempdir_in(folder).map_err(|error| fail(folder, &error))?;
-    let (list, whole) = (files.path().join("names"), files.path().join("hitm_exec.o"));
+    let [list, whole, note] = ["names", "hitm_exec.o", "makers"].map(|name| files.path().join(name));
+    fs::write(&note, makers).map_err(|error| fail(&note, &error))?;
     fs::write(&list, names.into_iter().collect::<Vec<_>>().join("\n")).map_err(|error| fail(&list, &error))?;
     let join = ["-r", "--force-group-allocation", "--whole-archive", "-o"].map(OsStr::new);
     call("ld", join.into_iter().chain([whole.as_os_str(), archive.as_os_str()]))?;
     // Weak: a program may have a `malloc` of its own.
-    let of_list = |option: &str| {
+    let with = |option: &str, path: &Path| {
         let mut text = OsString::from(option);
-        text.push(&list);
+        text.push(path);
         text
     };
-    let (keep, weaken) = (of_list("--keep-global-symbols="), of_list("--weaken-symbols="));
+    let (keep, weaken) = (with("--keep-global-symbols=", &list), with("--weaken-symbols=", &list));
+    let (add, exclude) =
+        (with(&format!("--add-section={MAKERS}="), &note), format!("--set-section-flags={MAKERS}=readonly,exclude"));
+    let made = [&*add, OsStr::new(&exclude)];
     // The library's own calls are not the program's.
     let own = WRAPPED.map(|name| OsString::from(format!("--redefine-sym={name}=__real_{name}")));
     let own = own.iter().map(OsString::as_os_str);
     let apart = APART.iter().map(OsStr::new);
-    call("objcopy", own.chain(apart).chain([&*keep, &*weaken, whole.as_os_str()]))?;
+    call("objcopy", own.chain(apart).chain(made).chain([&*keep, &*weaken, whole.as_os_str()]))?;
     fs::rename(&whole, object).map_err(|error| fail(object, &error))
 }
 

@@ -1,7 +1,9 @@
 //! `hitm cc` in the place of a compiler.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
@@ -143,4 +145,41 @@ fn what_cannot_be_followed_is_refused() {
     let missing = end(hitm().current_dir(folder.path()).env("HITM_LIBRARY", "none.a").args(["cc", "main.c"]));
     assert_eq!(missing.status, Some(1));
     assert!(missing.stderr.starts_with("hitm: none.a: "), "{}", missing.stderr);
+}
+
+/// The object that programs are linked with is made again for another archive, even an older one,
+/// and for none else.
+#[test]
+fn the_library_is_that_of_the_archive() {
+    if !is_possible() {
+        return;
+    }
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("main.c"), "int main(void) { return 0; }\n").expect("there is room");
+    let beside = Path::new(env!("CARGO_BIN_EXE_hitm")).with_file_name("libhitm_exec.a");
+    fs::copy(beside, path("own.a")).expect("there is room");
+    let time = |name: &str| fs::metadata(path(name)).and_then(|data| data.modified()).expect("a time");
+    let compile = || {
+        let mut command = hitm();
+        command.current_dir(folder.path()).env("HITM_LIBRARY", path("own.a")).args(["cc", "main.c"]);
+        let ended = end(&mut command);
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+        time("own.o")
+    };
+    let first = compile();
+    assert_eq!(compile(), first, "nothing has changed");
+
+    let archive = fs::File::options().write(true).open(path("own.a")).expect("it is there");
+    archive.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("it can be set");
+    let second = compile();
+    assert!(time("own.a") < first && first < second, "an archive that is older");
+    assert_eq!(compile(), second, "nothing has changed");
+
+    fs::write(path("own.o"), "no object").expect("there is room");
+    compile();
+    assert_ne!(fs::read(path("own.o")).expect("it is there"), b"no object", "what is no object is replaced");
+    let program = fs::read(path("a.out")).expect("it was linked");
+    let name = b".hitm.makers";
+    assert!(!program.windows(name.len()).any(|bytes| bytes == name), "a program has no such section");
 }
