@@ -1,7 +1,7 @@
 //! What the model lacks where a prediction fails, and which independent source would settle it.
 
 /// Prefixes of findings' names, and why these findings fail.
-const LACKS: [(&str, &str); 11] = [
+const LACKS: [(&str, &str); 10] = [
     (
         "load then CAS other half",
         "a line that two halves of an 8-socket machine share is invalidated at twice a hand-off, as between neighbours; what its node controllers do is not published: a store to a shared line across the halves, timed alone, would settle it",
@@ -29,12 +29,8 @@ const LACKS: [(&str, &str); 11] = [
     ),
     ("plain increments", "under fifo stores wait in one queue over all packages: these machines do not serve so"),
     (
-        "scaling route_rcu",
-        "what was measured is 2 ns above the look-up without protection: no room for two full barriers, even of 5 ns. Its readers must have had barriers of the compiler alone; the probe has full ones, as the data's description says",
-    ),
-    (
         "scaling, order of the loops",
-        "the two guarded look-ups are level here, since each has two full barriers (see route_rcu); and stores to a contended line take twice as long as measured at 56 and 112 threads, so they fall behind both",
+        "stores to a contended line take twice as long as measured at 56 threads, so they fall behind both guarded look-ups",
     ),
     (
         "adds on an AMD of four L3s",

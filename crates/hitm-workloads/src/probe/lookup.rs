@@ -3,7 +3,7 @@
 //! The loops of McKenney's pre-BSD routing table ("Is Parallel Programming Hard", chapter on
 //! deferred processing). Each participant looks all keys up in turn.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use hitm_memory::{AtomicWord, Memory, Placed, Platform, described};
 
@@ -16,8 +16,8 @@ pub enum Guard {
     /// Nothing.
     #[default]
     None,
-    /// It stores the grace period to a word of its own before, and 0 after; each with a full
-    /// barrier. This is the memory-barrier kind of user-space RCU.
+    /// It stores the grace period to a word of its own before, and 0 after; each with a barrier of
+    /// the compiler alone. This is the kind of user-space RCU whose writers interrupt the readers.
     GracePeriod,
     /// It loads a sequence before and after, each with a full barrier, and starts again if the two
     /// differ. This is the read side of a sequence lock.
@@ -106,11 +106,12 @@ impl<P: Platform> Lookup<P> {
         match self.guard {
             Guard::None => self.find(key),
             Guard::GracePeriod => {
-                // Relaxed: the barriers order it before the look-up and after it.
+                // Relaxed, and fences of the compiler, SeqCst: a writer that interrupts this thread
+                // sees what stands before that place in the program.
                 reader.inside.store(self.writer.grace_period.load(Ordering::Relaxed), Ordering::Relaxed);
-                full_barrier::<P>(reader);
+                compiler_fence(Ordering::SeqCst);
                 let found = self.find(key);
-                full_barrier::<P>(reader);
+                compiler_fence(Ordering::SeqCst);
                 reader.inside.store(0, Ordering::Relaxed);
                 found
             }

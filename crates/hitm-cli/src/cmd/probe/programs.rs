@@ -226,8 +226,8 @@ values! {
     enum GuardArg for Guard {
         /// Nothing.
         None => None,
-        /// It stores the grace period to its own word, and 0, each with a full barrier (RCU of
-        /// user space with memory barriers).
+        /// It stores the grace period to its own word, and 0, each with a barrier of the compiler
+        /// (RCU of user space whose writers interrupt readers).
         GracePeriod => GracePeriod,
         /// It loads a sequence twice, each with a full barrier (read side of a sequence lock).
         Sequence => Sequence,
