@@ -127,7 +127,7 @@ impl CaseArgs {
     }
 
     /// Makes a case of `workload`, one of `program`, on one of these machines, without counts by
-    /// role.
+    /// role. The mitigation is one that the program has adapted.
     ///
     /// # Errors
     /// When the program limits caches and the machine's cost table has no sizes.
@@ -144,7 +144,7 @@ impl CaseArgs {
             costs: machine.1.clone(),
             arbitration,
             coherence: self.coherence.unwrap_or_default(),
-            mitigation: program.adapt(mitigation),
+            mitigation,
             workload,
             capacity: capacity(program, machine)?,
             arrangements: self.arrangements.clone(),

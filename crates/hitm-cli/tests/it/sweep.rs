@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::Stdio;
 
 use expect_test::{Expect, expect};
-use serde_json::Value;
 
 use crate::command::{Ended, check_refused, end, folder, hitm, read_checked, words};
 
@@ -64,8 +63,7 @@ fn check_point_is_run(what: &str) {
         let line = format!("{command} {what} --machine 'pack:2 l3:1 core:4 pu:2' --cpus {cpus} --json {json}");
         let ended = run_in(folder.path(), &line);
         assert_eq!(ended.status, Some(0), "{line}: {}", ended.stderr);
-        let text = fs::read_to_string(folder.path().join(json)).unwrap();
-        serde_json::from_str::<Value>(&text).unwrap()
+        read_checked(&folder.path().join(json), command)
     };
     let (sweep, file) = (of("sweep", "4,8", "sweep.json"), of("run", "8", "run.json"));
     for (run, point) in [(0, 2), (1, 3)] {

@@ -231,7 +231,10 @@ impl SeriesArgs {
             self.cases.check_stretch(&*workload, self.host)?;
         }
         let machines = self.cases.with_costs(&topologies)?;
-        self.check_capacity(program, &machines)?;
+        // The sizes of the caches must be known where the program limits them.
+        if self.host == HostArg::Simulated {
+            machines.iter().try_for_each(|machine| capacity(program, machine).map(drop))?;
+        }
         Ok(Asked { mitigations, topologies, machines, arbitrations, setting })
     }
 
@@ -255,17 +258,6 @@ impl SeriesArgs {
             }
         }
         cases
-    }
-
-    /// Checks that the sizes of each machine's caches are known, where the program limits them.
-    ///
-    /// # Errors
-    /// When a machine's cost table has no sizes.
-    fn check_capacity(&self, program: &dyn Program, machines: &[(Arc<Topology>, Costs)]) -> Result<(), Failure> {
-        if self.host == HostArg::Native {
-            return Ok(());
-        }
-        machines.iter().try_for_each(|machine| capacity(program, machine).map(drop))
     }
 
     fn seeds(&self, program: &dyn Program) -> u64 {
