@@ -24,25 +24,13 @@ pub(crate) fn run<W: 'static>(
     roles: Roles,
     start: impl Fn(&Handle<Simulated>) -> W + 'static,
 ) -> Ran<W> {
-    run_with(machine, mitigation, window, config, roles, &[], start)
-}
-
-/// Runs as [`run`] does, with other values of some model parameters.
-pub(crate) fn run_with<W: 'static>(
-    machine: &str,
-    mitigation: &str,
-    window: Window,
-    config: Config,
-    roles: Roles,
-    parameters: &[(&str, f64)],
-    start: impl Fn(&Handle<Simulated>) -> W + 'static,
-) -> Ran<W> {
     let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
-    run_as(machine, &mitigation, window, config, roles, parameters, start)
+    run_with(machine, &mitigation, window, config, roles, &[], start)
 }
 
-/// Runs as [`run_with`] does, with a mitigation that has no name.
-pub(crate) fn run_as<W: 'static>(
+/// Runs as [`run`] does, with a mitigation that need not have a name, and with other values of some
+/// model parameters.
+pub(crate) fn run_with<W: 'static>(
     machine: &str,
     mitigation: &Mitigation,
     window: Window,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hitm::Span;
 use hitm_machine::{Arbitration, Config as MachineConfig, Totals};
-use hitm_sched::{Count, IDLE_SEARCHES};
+use hitm_sched::{Count, IDLE_SEARCHES, Mitigation};
 use hitm_workloads::loopback::{self, Config, Loopback, Placement, Test};
 use hitm_workloads::meter::{BATCHES, Window};
 
@@ -92,7 +92,7 @@ fn look_ahead_changes_the_speed_and_nothing_else() {
                 let machine = MachineConfig { look_ahead, arbitration: Arbitration::Fifo, ..MachineConfig::default() };
                 let ran = host::run_with(
                     "pack:2 l3:2 core:2 pu:2",
-                    "shipped",
+                    &Mitigation::parse("shipped").expect("a mitigation"),
                     WINDOW,
                     machine,
                     loopback::roles(),

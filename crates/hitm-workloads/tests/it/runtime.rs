@@ -17,7 +17,7 @@ fn run_in(machine: &str, operation: Operation, fair: bool, window: Window) -> [f
     // As a native runtime does.
     let mitigation = Mitigation::parse("shipped").expect("a mitigation").keeping_wakeups(true);
     let roles = Roles::new(&["none"]);
-    let ran = host::run_as(machine, &mitigation, window, Machinery::default(), roles, &[], start);
+    let ran = host::run_with(machine, &mitigation, window, Machinery::default(), roles, &[], start);
     assert_eq!(violations_at_the_end(&ran.snapshot()), [""; 0]);
     ran.workload.per_second()
 }
