@@ -104,7 +104,7 @@ fn sequences_restart_and_ids_are_told() {
     // By the compiler alone: what `hitm cc` puts into a sequence may not be interrupted natively.
     let plain = program.folder.path().join("plain");
     let source = workspace("crates/hitm-cli/tests/it/exec").join("sequences.c");
-    let made = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&plain).arg(source).status();
+    let made = Command::new("gcc").args(["-O2", "-pthread", "-o"]).arg(&plain).arg(source).status();
     assert!(made.expect("a compiler").success(), "it compiles");
     let natively = Command::new(&plain).output().expect("it starts");
     let expected = "sum 8000, wrong 0, missed 0\n";

@@ -17,7 +17,7 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
 static uint32_t one, two, lock_word;
-static long sums[3], woken;
+static long sums[3], coming, woken;
 
 static long futex(uint32_t *word, int operation, uint32_t value, uintptr_t fourth, uint32_t *other, uint32_t last) {
     long result = syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, fourth, other, last);
@@ -59,6 +59,7 @@ static void *work(void *argument) {
 
 static void *wait_for(void *argument) {
     uint32_t bit = (uint32_t)(uintptr_t)argument;
+    __atomic_fetch_add(&coming, 1, __ATOMIC_RELAXED);
     while (futex(&one, FUTEX_WAIT_BITSET, 0, 0, 0, bit) != 0)
         ;
     __atomic_fetch_add(&woken, 1, __ATOMIC_RELAXED);
@@ -158,7 +159,10 @@ int main(void) {
     timed();
     for (uintptr_t number = 0; number < 4; number++)
         pthread_create(&ids[number], 0, wait_for, (void *)(uintptr_t)(number < 2 ? 1 : 2));
-    usleep(10000);
+    /* A waiter that has not reached the kernel yet would not be woken. */
+    while (__atomic_load_n(&coming, __ATOMIC_RELAXED) != 4)
+        usleep(100);
+    usleep(100000);
     long first = futex(&one, FUTEX_WAKE_BITSET, 100, 0, 0, 1);
     wait_until(2);
     /* One more goes on, and one moves to the other word. */
