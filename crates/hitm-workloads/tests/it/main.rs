@@ -12,6 +12,7 @@ mod probes;
 mod runtime;
 mod schbench;
 mod simulated;
+mod threads;
 
 mod order;
 mod wakes;
