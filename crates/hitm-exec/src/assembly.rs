@@ -117,6 +117,17 @@ global_asm!(
     "ret",
 );
 
+// Whether the machine runs the program, in the flag of equality: not equal if it does. A site jumps
+// over what is for native runs.
+global_asm!(
+    ".globl hitm_asm_is_simulated",
+    ".type hitm_asm_is_simulated, @function",
+    "hitm_asm_is_simulated:",
+    "cmp qword ptr [rip + {host}], 0",
+    "ret",
+    host = sym tls::HOST,
+);
+
 /// Entries: the function that each calls, and the size in bytes. Natively there is nothing to do.
 macro_rules! entries {
     ($($name:literal => $function:ident $size:literal;)*) => {$(global_asm!(

@@ -7,6 +7,7 @@
 //! entries that are called are in `hitm-exec/src/assembly.rs`, which says how a site looks.
 
 mod decode;
+mod sequence;
 mod text;
 
 use std::collections::BTreeMap;
@@ -66,7 +67,9 @@ pub(crate) fn rewrite(
     let mut rewritten = Rewritten { text: String::with_capacity(text.len()), unseen, sites: 0 };
     let mut syntax = Syntax::Att;
     let mut number = 0;
-    for piece in &pieces {
+    // The last statement of a sequence of which there is a copy, and the label behind it.
+    let mut copied: Option<(usize, String)> = None;
+    for (at, piece) in pieces.iter().enumerate() {
         match piece {
             Piece::Line(line) => {
                 syntax = syntax.after(line);
@@ -79,11 +82,21 @@ pub(crate) fn rewrite(
                 rewritten.line(line);
             }
             Piece::Statement(statement) => {
+                if at == 0 || matches!(pieces[at - 1], Piece::Line(_)) {
+                    let whole = text::run(&pieces[at..]);
+                    if sequence::is_restartable(&whole) {
+                        let behind = rewritten.copy(syntax, &whole, number);
+                        copied = Some((number + whole.len() - 1, behind));
+                    }
+                }
                 syntax = syntax.after(&statement.text);
                 if let Some((effect, last)) = effects.remove(&number) {
                     rewritten.effect(syntax, &effect, statements[last]);
                 }
                 rewritten.line(&format!("\t{}", statement.text));
+                if let Some((_, behind)) = copied.take_if(|(last, _)| *last == number) {
+                    rewritten.line(&format!("{behind}:"));
+                }
                 number += 1;
             }
         }
@@ -269,6 +282,19 @@ impl Rewritten {
                 let _ = write!(self.text, "\t.att_syntax prefix\n{site}\t{directive}\n");
             }
         }
+    }
+
+    /// Puts a copy of the statements before them, for a native run: the kernel does not restart a
+    /// thread that it finds in a call, and leaves its stack as it was there. Returns the label that
+    /// is to stand behind the statements themselves.
+    fn copy(&mut self, syntax: Syntax, statements: &[&Statement], number: usize) -> String {
+        let [simulated, behind] = [format!(".Lhitm_{number}_simulated"), format!(".Lhitm_{number}_behind")];
+        self.call(syntax, &format!("\tcall\t*hitm_asm_is_simulated@GOTPCREL(%rip)\n\tjne\t{simulated}\n"));
+        for statement in statements {
+            self.line(&format!("\t{}", statement.text));
+        }
+        self.line(&format!("\tjmp\t{behind}\n{simulated}:"));
+        behind
     }
 
     /// Tells the machine of an instruction, the last statement of which is `last`.

@@ -116,6 +116,16 @@ pub(crate) fn pieces(text: &str) -> Vec<Piece> {
     pieces
 }
 
+/// The statements that the text begins with, up to the next line of the compiler's: those of one
+/// `asm` statement.
+pub(crate) fn run(pieces: &[Piece]) -> Vec<&Statement> {
+    let statements = pieces.iter().map_while(|piece| match piece {
+        Piece::Statement(statement) => Some(statement),
+        Piece::Line(_) => None,
+    });
+    statements.collect()
+}
+
 /// Whether inline assembly begins behind a line, or ends. clang has its own marks for what is
 /// outside functions.
 fn border(line: &str) -> Option<bool> {

@@ -92,6 +92,8 @@ int main(int count, char **words) {
         kill(123, SIGTERM);
     if (!strcmp(what, "clone"))
         syscall(SYS_clone, 0, 0, 0, 0, 0);
+    if (!strcmp(what, "rings"))
+        syscall(SYS_io_uring_setup, 1, 0);
     if (!strcmp(what, "edges")) {
         int files[2];
         struct epoll_event event = {.events = EPOLLIN | EPOLLET};
