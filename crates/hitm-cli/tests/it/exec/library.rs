@@ -105,8 +105,8 @@ const NATIVE_RUNS: usize = 24;
 fn sequences_restart_and_ids_are_told() {
     let Some(program) = program("sequences.c") else { return };
     let expected = "sum 8000, wrong 0, missed 0\n";
-    // Natively threads are interrupted anywhere. With calls in the sequences, one run of eight ended
-    // with a signal.
+    // Natively threads are interrupted anywhere. With calls in the sequences, one run of eight
+    // ended with a signal.
     for _ in 0..NATIVE_RUNS {
         let natively = Command::new(&program.file).output().expect("it starts");
         // 77: a kernel without these calls.
