@@ -19,7 +19,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::process::abort;
 use std::ptr::{NonNull, drop_in_place};
-use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
@@ -28,10 +27,10 @@ use hitm_sched::TaskId;
 
 use crate::cell::Cell;
 use crate::contain::contain;
+use crate::host::RuntimeId;
 use crate::join::JoinError;
 use crate::join_word::End;
 use crate::options::Kept;
-use crate::runtime::Inner;
 
 /// What is in the block behind the cell.
 enum Stage<F: Future> {
@@ -260,7 +259,7 @@ impl References {
 
 impl<P: Platform> CellRef<P> {
     /// Makes the block of a task.
-    pub(crate) fn new<F>(runtime: Weak<Inner<P>>, id: TaskId, kept: Option<Box<Kept>>, future: F) -> Self
+    pub(crate) fn new<F>(runtime: RuntimeId, id: TaskId, kept: Option<Box<Kept>>, future: F) -> Self
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -432,7 +431,7 @@ mod tests {
     use crate::table::Running;
 
     fn block<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> (CellRef<Native>, Handle<T>) {
-        let cell = CellRef::new(Weak::new(), TaskId(0), None, future);
+        let cell = CellRef::new(RuntimeId::none(), TaskId(0), None, future);
         (cell.clone(), Box::pin(JoinHandle::new(cell)))
     }
 

@@ -18,7 +18,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use hitm_memory::{Native, Platform, Span};
@@ -26,7 +26,7 @@ use hitm_sched::{SwitchReason, TaskId};
 
 use crate::body::{self, Operations, References};
 use crate::contain::contain;
-use crate::host;
+use crate::host::RuntimeId;
 use crate::join::JoinError;
 use crate::join_word::JoinWord;
 use crate::options::Kept;
@@ -76,7 +76,7 @@ pub(crate) struct Cell<P: Platform> {
     pub(crate) references: References,
     /// What is done to the future behind the cell.
     pub(crate) operations: &'static Operations<P>,
-    runtime: Weak<Inner<P>>,
+    runtime: RuntimeId,
     /// Options that are kept until the task's id is freed. Most tasks have none.
     kept: Option<Box<Kept>>,
     rare: OnceLock<Box<Rare<P>>>,
@@ -123,7 +123,7 @@ impl<P: Platform> Cell<P> {
     }
 
     pub(crate) fn new(
-        runtime: Weak<Inner<P>>,
+        runtime: RuntimeId,
         id: TaskId,
         kept: Option<Box<Kept>>,
         operations: &'static Operations<P>,
@@ -187,14 +187,7 @@ impl<P: Platform> Cell<P> {
 
     /// Runs `f` with the task's runtime, unless it is gone.
     pub(crate) fn with_runtime(&self, f: impl FnOnce(&Inner<P>)) {
-        match host::current::<P>(&self.runtime) {
-            Some(runtime) => f(runtime),
-            None => {
-                if let Some(runtime) = self.runtime.upgrade() {
-                    f(&runtime);
-                }
-            }
-        }
+        _ = self.runtime.with(f);
     }
 
     pub(crate) fn wake(&self) {
@@ -202,8 +195,8 @@ impl<P: Platform> Cell<P> {
     }
 
     pub(crate) fn note_panic(&self) {
-        if let Some(runtime) = self.runtime.upgrade() {
-            Handle(runtime).note_panic();
+        if let Some(runtime) = self.runtime.find() {
+            Handle::<P>(runtime).note_panic();
         }
     }
 

@@ -12,12 +12,12 @@ use hitm_topology::{CpuId, Topology};
 
 use crate::body::CellRef;
 use crate::cell::Cell;
-use crate::host::{CpusOnly, Host};
+use crate::host::{CpusOnly, Host, RuntimeId};
 use crate::local::Local;
 use crate::observe::Observe;
 use crate::roles::{Role, Roles};
 use crate::table::{Running, Table};
-use crate::task_count::TaskCount;
+use crate::task_count::AnyTaskCount;
 use crate::watch::Watch;
 
 /// A handle to a runtime on platform `P`. Clones refer to the same runtime.
@@ -31,6 +31,7 @@ use crate::watch::Watch;
 pub struct Handle<P: Platform = Native>(pub(crate) Arc<Inner<P>>);
 
 pub(crate) struct Inner<P: Platform> {
+    pub(crate) number: RuntimeId,
     pub(crate) sched: Arc<Scheduler<P>>,
     /// The scheduler's operations: `sched` itself, or what a test puts before it.
     pub(crate) operations: Arc<dyn Scheduling<P>>,
@@ -42,7 +43,7 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) locals: Box<[Local]>,
     /// Who looks at whose sleeps. `None` with one CPU and with forms of the original.
     pub(crate) watch: Option<Watch<P>>,
-    pub(crate) task_count: TaskCount,
+    pub(crate) task_count: AnyTaskCount<P>,
     /// Whether the CPUs leave because the last task has ended.
     stopped: AtomicBool,
     /// Whether the CPUs leave at once because one of them has met a bug.
@@ -50,6 +51,12 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) roles: Option<Roles>,
     /// What is seen from outside, and what becomes of panics.
     pub(crate) observe: Observe,
+}
+
+impl<P: Platform> Drop for Inner<P> {
+    fn drop(&mut self) {
+        self.number.withdraw();
+    }
 }
 
 impl<P: Platform> Clone for Handle<P> {
@@ -104,20 +111,24 @@ impl<P: Platform> Handle<P> {
         host: Box<dyn Host>,
         observe: Observe,
     ) -> Self {
-        Self(Arc::new(Inner {
+        let number = RuntimeId::new();
+        let runtime = Arc::new(Inner {
+            number,
             operations,
             host,
             cells: Table::new(),
             all_cpus: sched.topology().cpu_ids().collect(),
             locals: sched.topology().cpu_ids().map(|_| Local::new()).collect(),
             watch: (sched.is_shipped() && sched.topology().cpus() > 1).then(|| Watch::new(sched.topology())),
-            task_count: TaskCount::default(),
+            task_count: AnyTaskCount::new(sched.topology(), sched.keeps_wakeups()),
             stopped: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             roles,
             observe,
             sched,
-        }))
+        });
+        number.publish(&runtime);
+        Self(runtime)
     }
 
     /// Returns the topology of the runtime's CPUs.

@@ -17,7 +17,6 @@
 //! either sees the stop or is seen in the table.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use hitm_memory::{Interrupts, Platform};
@@ -81,7 +80,7 @@ impl<P: Platform> Handle<P> {
         let runtime = &*self.0;
         let (cell, start) = runtime.system_call(|| {
             let id = runtime.operations.prepare(&attributes);
-            let cell = CellRef::new(Arc::downgrade(&self.0), id.unwrap_or(REFUSED), kept, future);
+            let cell = CellRef::new(runtime.number, id.unwrap_or(REFUSED), kept, future);
             let start = runtime.admit(&cell, id.is_some());
             (cell, start)
         });
@@ -148,7 +147,7 @@ impl<P: Platform> Inner<P> {
         if !has_id {
             return Start::Refused;
         }
-        if !self.task_count.enter() {
+        if !self.task_count.enter(P::current_cpu()) {
             return Start::Late;
         }
         self.begin(cell);
@@ -224,7 +223,7 @@ impl<P: Platform> Inner<P> {
         let cell = self.cells.remove(id).expect("its CPU alone removes it");
         self.free(&cell);
         P::settle();
-        if self.task_count.leave() {
+        if self.task_count.leave(P::current_cpu()) {
             self.stop();
         }
     }
