@@ -298,6 +298,7 @@ impl Snapshot {
     fn check_waiting(&self, waiting: &WaitingSnapshot, fail: &mut dyn FnMut(String)) {
         let mut sources = CpuSet::new();
         let mut slots = BTreeMap::new();
+        let mut urgent = 0;
         for task in &self.tasks {
             let queue = &self.queues[task.cpu.index()];
             let waits = queue.pushable.contains(&task.id);
@@ -310,13 +311,17 @@ impl Snapshot {
                     let others = task.allowed.iter().filter(|&cpu| cpu != task.cpu);
                     others.for_each(|cpu| *slots.entry((cpu, task.cpu)).or_insert(0) += 1);
                 }
-                Announced::All => sources.insert(task.cpu),
+                Announced::All => {
+                    sources.insert(task.cpu);
+                    urgent += i32::from(task.prio < Prio::ORDINARY);
+                }
             }
         }
         let mut by_cpu = vec![0; self.queues.len()];
         slots.iter().for_each(|(&(cpu, _), &count)| by_cpu[cpu.index()] += count as i32);
         let slots = slots.into_iter().map(|((cpu, source), count)| (cpu, source, count)).collect();
-        let told = WaitingSnapshot { by_cpu, slots, anywhere: sources.len() as i32, sources };
+        let urgent = waiting.urgent.map(|_| urgent);
+        let told = WaitingSnapshot { by_cpu, slots, anywhere: sources.len() as i32, urgent, sources };
         if *waiting != told {
             fail(format!("{waiting:?}, the tasks say {told:?}"));
         }

@@ -16,6 +16,8 @@ impl Prio {
     pub const MOST_URGENT: Self = Self(0);
     /// The priority of a CPU without a real-time task.
     pub const NONE: Self = Self(99);
+    /// The least urgent real-time priority, which is the default.
+    pub const ORDINARY: Self = Self::from_rt_priority(1);
     /// The number of real-time priorities: their values are 0 up to this, exclusive.
     pub const REAL_TIME_COUNT: usize = 99;
 

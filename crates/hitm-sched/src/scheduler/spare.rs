@@ -35,7 +35,6 @@ use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
-use crate::scheduler::urgent::ORDINARY;
 use crate::scheduler::wake::WakeFlags;
 use crate::shipped::searchers::Call;
 
@@ -109,7 +108,7 @@ impl<P: Platform> Scheduler<P> {
         }
         // Only where no CPU can run anything less urgent but nothing is a search for an idle CPU
         // enough: a searcher leaves the other CPUs alone.
-        let is_least = self.state.tasks.get(first).prio() == ORDINARY && !self.fair.is_used();
+        let is_least = self.state.tasks.get(first).prio() == Prio::ORDINARY && !self.fair.is_used();
         if everywhere && is_least && searchers.any_idle() {
             own.announce(&self.state, rq, None);
             match searchers.call(|| self.state.near(rq.cpu)) {

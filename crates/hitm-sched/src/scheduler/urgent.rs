@@ -9,9 +9,6 @@ use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
 use crate::shipped::urgent::Named;
 
-/// Tasks of this priority are not urgent: the least urgent real-time one, which is the default.
-pub(super) const ORDINARY: Prio = Prio::from_rt_priority(1);
-
 impl<P: Platform> Scheduler<P> {
     /// `id` was woken onto `rq`. If the CPU must leave something else first, other CPUs may take
     /// it.
@@ -19,7 +16,11 @@ impl<P: Platform> Scheduler<P> {
         let Some(urgent) = self.urgent() else { return };
         let task = self.state.tasks.get(id);
         let prio = task.prio();
-        if prio < ORDINARY && rq.needs_resched() && rq.curr() != Some(id) && task.can_move() && task.on_list.get() != 0
+        if prio < Prio::ORDINARY
+            && rq.needs_resched()
+            && rq.curr() != Some(id)
+            && task.can_move()
+            && task.on_list.get() != 0
         {
             urgent.tell(Named { prio, cpu: rq.cpu });
         }

@@ -27,6 +27,7 @@ use hitm_topology::{CpuId, Scope};
 
 use super::Shipped;
 use crate::base::numbers::TaskId;
+use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
 use crate::base::stats::Count;
@@ -146,6 +147,9 @@ impl<P: Platform> Shipped<P> {
         if before == 0 {
             self.waiting.tell_all(rq.cpu);
         }
+        if Self::is_urgent(state, id) {
+            self.waiting.count_urgent(rq.cpu);
+        }
     }
 
     /// Withdraws the advertisement of `id`, which waited in the pushable list of `rq`.
@@ -162,10 +166,25 @@ impl<P: Platform> Shipped<P> {
                 if left == 0 {
                     self.waiting.withdraw_from_all(rq.cpu);
                 }
+                if Self::is_urgent(state, id) {
+                    self.waiting.uncount_urgent(rq.cpu);
+                }
             }
         }
         state.stats.add(Count::OverloadClear);
         state.tasks.get(id).announced.set(Announced::No as u32);
+    }
+
+    /// Returns whether `id`, which is or was in a pushable list, came there with more than the
+    /// default priority. The result is the same at its advertisement and at its withdrawal.
+    fn is_urgent(state: &State<P>, id: TaskId) -> bool {
+        state.tasks.get(id).pushable_prio.get() < Prio::ORDINARY.0
+    }
+
+    /// Returns whether no task that is advertised to all CPUs is more urgent than what is queued on
+    /// `rq`, whose CPU has seen that such tasks are there.
+    fn is_served(&self, rq: &RqGuard<'_, P>) -> bool {
+        rq.highest() <= Prio::ORDINARY && !self.waiting.any_urgent(rq.cpu)
     }
 
     /// Returns the CPUs that `id` may use, except that of `rq`. The set is the same at its
@@ -232,12 +251,15 @@ impl<P: Platform> Shipped<P> {
                 pulled |= pull_from(rq, cpu);
             }
         }
-        if anywhere {
+        if anywhere && !self.is_served(rq) {
             for cpu in self.sources_around(state, here) {
                 if !self.waiting.any_for_all(here) {
                     break;
                 }
                 pulled |= pull_from(rq, cpu);
+                if self.is_served(rq) {
+                    break;
+                }
             }
         }
         pulled

@@ -36,7 +36,7 @@ pub(crate) struct Shipped<M: Memory> {
 impl<M: Memory> Shipped<M> {
     pub(crate) fn new(topology: &Topology, keeps_wakeups: bool) -> Self {
         Self {
-            waiting: Waiting::new(topology),
+            waiting: Waiting::new(topology, keeps_wakeups),
             searchers: keeps_wakeups.then(|| Searchers::new(topology)),
             urgent: keeps_wakeups.then(|| UrgentTasks::new(topology)),
             run_next: keeps_wakeups.then(|| RunNext::new(topology)),

@@ -1,7 +1,10 @@
-//! Idle CPUs that search for work: at most one at a time is called.
+//! Idle CPUs that search for work: few at a time are called.
 //!
-//! **Claim.** A CPU that has a task to spare calls an idle CPU only if no CPU searches already. So
-//! a burst of wakeups costs one interrupt, and a task that its own CPU runs next costs none.
+//! **Claim.** A CPU that has a task to spare calls an idle CPU only if few CPUs search already: one
+//! of each [`CPUS_PER_SEARCHER`]. So a burst of wakeups costs few interrupts, and a task that its
+//! own CPU runs next costs none. A CPU that has found tasks calls up to two others, so that many
+//! CPUs come to work in a time that grows with the logarithm of their number, until the searchers
+//! are as many as they may be.
 //!
 //! **Origin.** The searching workers of Go's scheduler (D. Vyukov, "Scalable Go Scheduler Design
 //! Doc", 2012) and Tokio's. They count threads and keep a list of those that sleep; here a word for
@@ -22,7 +25,7 @@
 //! **Protocol.** A CPU that has found nothing: (1) becomes `IDLE` and is counted; (2) fences; (3)
 //! looks once more at what is advertised. If it finds a task, it becomes `BUSY`, and calls another
 //! CPU if more tasks wait. A CPU with a task to spare: (1) advertises it; (2) fences; (3) reads the
-//! counts; (4) if a CPU idles and none searches, counts a searcher and makes an idle CPU `CALLED`;
+//! counts; (4) if a CPU idles and few search, counts a searcher and makes an idle CPU `CALLED`;
 //! (5) interrupts it. If (4) finds no `IDLE` word, it is no searcher any more, and reads the words
 //! once more.
 //!
@@ -51,6 +54,11 @@ use std::sync::atomic::Ordering;
 
 use hitm_memory::{AtomicWord, Memory, PerCpu, Placed, PlainWord, described};
 use hitm_topology::{CpuId, MAX_CPUS, Topology};
+
+/// For so many CPUs one searches at a time, and one on a smaller machine. Each searcher takes locks
+/// and lines of the CPUs that have tasks, so a larger share would cost them more. Ours: see the
+/// scaling of yields in `docs/results/benchmarks.md`.
+pub(crate) const CPUS_PER_SEARCHER: usize = 16;
 
 /// One searcher in the counts.
 const SEARCHER: u32 = 1 << 16;
@@ -83,6 +91,8 @@ described! {
 pub(crate) struct Searchers<M: Memory> {
     counts: Placed<M, Counts<M>>,
     cpus: PerCpu<M, IdleState<M>>,
+    /// How many CPUs may search at a time.
+    most: u32,
 }
 
 /// The outcome of a call.
@@ -91,7 +101,7 @@ pub(crate) struct Searchers<M: Memory> {
 pub(crate) enum Call {
     /// This CPU searches from now on. The caller interrupts it.
     Cpu(CpuId),
-    /// A CPU searches already.
+    /// As many CPUs search already as may.
     Searched,
     /// No CPU idles.
     NoneIdles,
@@ -101,7 +111,11 @@ impl<M: Memory> Searchers<M> {
     /// Creates the words of CPUs that are all busy.
     pub(crate) fn new(topology: &Topology) -> Self {
         let busy = |_| IdleState { state: M::Atomic::new(BUSY), keeps: M::Plain::new(0) };
-        Self { counts: Placed::new(Counts { word: M::Atomic::new(0) }, None, None), cpus: PerCpu::new(topology, busy) }
+        Self {
+            counts: Placed::new(Counts { word: M::Atomic::new(0) }, None, None),
+            cpus: PerCpu::new(topology, busy),
+            most: topology.cpus().div_ceil(CPUS_PER_SEARCHER) as u32,
+        }
     }
 
     /// Returns whether a CPU idles: a hint, unless the caller has fenced.
@@ -111,18 +125,18 @@ impl<M: Memory> Searchers<M> {
         self.counts.word.load(Ordering::Relaxed) % SEARCHER != 0
     }
 
-    /// Calls the first idle CPU of `near`, unless a CPU searches. `near` has all CPUs. The caller
+    /// Calls the first idle CPU of `near`, unless enough CPUs search. `near` has all CPUs. The caller
     /// has advertised a task and has fenced.
     pub(crate) fn call<C: Iterator<Item = CpuId>>(&self, near: impl Fn() -> C) -> Call {
         let counts = &self.counts.word;
         loop {
             // Relaxed: the caller has fenced.
             let seen = counts.load(Ordering::Relaxed);
-            if seen >= SEARCHER {
+            if seen / SEARCHER >= self.most {
                 return Call::Searched;
             }
-            if seen == 0 {
-                return Call::NoneIdles;
+            if seen % SEARCHER == 0 {
+                return if seen == 0 { Call::NoneIdles } else { Call::Searched };
             }
             // AcqRel: sees the `IDLE` words that are counted. Pairs with `begin_idle`. Relaxed on
             // failure: the loop looks again.

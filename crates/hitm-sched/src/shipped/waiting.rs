@@ -2,7 +2,8 @@
 //! run it.
 //!
 //! **Claim.** A CPU learns from one line of its own which queues hold tasks that it may take. It
-//! learns from one word per LLC whether tasks wait that may run on many CPUs. Nothing is written
+//! learns from one word per LLC whether tasks wait that may run on many CPUs, and from another whether
+//! one of them is urgent. Nothing is written
 //! for a task that runs at once, or for a CPU that changes its priority.
 //!
 //! **Origin.** Ours. The kernel advertises a CPU as overloaded while it has any task that may move,
@@ -30,8 +31,8 @@
 //! fence. Then the advertiser sees that CPU's priority. The model checker runs these words:
 //! `waiting/loom.rs`.
 //!
-//! **Layout.** One line per CPU, as count and slots are read together. One line per LLC for the
-//! counts, and one or more for the bits.
+//! **Layout.** One line per CPU, as count and slots are read together. One line per LLC for each of
+//! the counts, and one or more for the bits.
 //!
 //! **Limits.** A CPU has slots for fifteen sources. If one of a task's CPUs has no free slot, the
 //! task is advertised to all CPUs, like a task that may run on many.
@@ -74,6 +75,9 @@ pub(crate) struct Waiting<M: Memory> {
     anywhere: ScopedCounter<M>,
     /// The same CPUs as bits, by LLC.
     sources: ScopedBitmaps<M>,
+    /// Urgent tasks that are advertised to all CPUs, by LLC of their CPU. Where they are not
+    /// counted, any task may be urgent.
+    urgent: Option<ScopedCounter<M>>,
     /// The LLCs where a search would find no CPU.
     pub(crate) floors: Floors<M>,
 }
@@ -88,6 +92,8 @@ pub struct WaitingSnapshot {
     pub slots: Vec<(CpuId, CpuId, u32)>,
     /// The count of CPUs with tasks that are advertised to all CPUs.
     pub anywhere: i32,
+    /// The count of urgent tasks among them, where they are counted.
+    pub urgent: Option<i32>,
     /// The CPUs on which those tasks wait.
     pub sources: CpuSet,
 }
@@ -161,12 +167,13 @@ impl<M: Memory> WaitingFor<M> {
 }
 
 impl<M: Memory> Waiting<M> {
-    /// Creates an object without advertisements.
-    pub(crate) fn new(topology: &Topology) -> Self {
+    /// Creates an object without advertisements, which `counts_urgent` tasks or does not.
+    pub(crate) fn new(topology: &Topology, counts_urgent: bool) -> Self {
         let none = |_| WaitingFor { tasks: M::Atomic::new(0), sources: std::array::from_fn(|_| M::Atomic::new(0)) };
         Self {
             by_cpu: PerCpu::new(topology, none),
             anywhere: ScopedCounter::of_parts("waiting_anywhere", topology, Scope::Llc),
+            urgent: counts_urgent.then(|| ScopedCounter::of_parts("waiting_urgent", topology, Scope::Llc)),
             sources: ScopedBitmaps::new("waiting_sources", "cpus", 1, topology, Scope::Llc, Encoding::Zeros),
             floors: Floors::new(topology),
         }
@@ -205,6 +212,29 @@ impl<M: Memory> Waiting<M> {
         self.anywhere.cell_of(source).fetch_sub(1, Ordering::Relaxed);
         // Relaxed: as above.
         self.all_sources().clear(source, Ordering::Relaxed);
+    }
+
+    /// Counts an urgent task of `source` that is advertised to all CPUs.
+    pub(crate) fn count_urgent(&self, source: CpuId) {
+        if let Some(urgent) = &self.urgent {
+            // Relaxed: before the fence in `told`.
+            urgent.cell_of(source).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts no more a task that [`Waiting::count_urgent`] counted.
+    pub(crate) fn uncount_urgent(&self, source: CpuId) {
+        if let Some(urgent) = &self.urgent {
+            // Relaxed: a CPU that still sees the count looks in vain at worst.
+            urgent.cell_of(source).fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether an urgent task may be advertised to all CPUs, as `cpu` sees it.
+    #[track_caller]
+    pub(crate) fn any_urgent(&self, cpu: CpuId) -> bool {
+        // Relaxed inside: the caller has fenced in `any_for`.
+        self.urgent.as_ref().is_none_or(|urgent| urgent.sum_of_parts(cpu, 0) > 0)
     }
 
     /// Ends an advertisement. From now on the CPUs see it, or they have written their priority
@@ -257,13 +287,18 @@ impl<M: Memory> Waiting<M> {
             by_cpu: self.by_cpu.iter().map(tasks).collect(),
             slots,
             anywhere: self.anywhere.sum_of_parts(CpuId(0), i32::MAX),
+            urgent: self.urgent.as_ref().map(|urgent| urgent.sum_of_parts(CpuId(0), i32::MAX)),
             sources: self.all_sources().snapshot(),
         }
     }
 
     /// Returns the bytes of all words, in whole lines.
     pub(crate) fn bytes(&self) -> usize {
-        self.by_cpu.iter().count() * LINE + self.anywhere.bytes() + self.sources.bytes() + self.floors.bytes()
+        self.by_cpu.iter().count() * LINE
+            + self.anywhere.bytes()
+            + self.urgent.as_ref().map_or(0, ScopedCounter::bytes)
+            + self.sources.bytes()
+            + self.floors.bytes()
     }
 }
 

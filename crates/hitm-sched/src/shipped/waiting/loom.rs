@@ -26,7 +26,7 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         let topology = hitm_topology::parse("core:3 pu:1").expect("three CPUs");
-        Arc::new(Self { waiting: Waiting::new(&topology), idles: AtomicWord::new(0) })
+        Arc::new(Self { waiting: Waiting::new(&topology, true), idles: AtomicWord::new(0) })
     }
 
     /// Advertises a waiting task of `source` to `IDLE` or to all. Returns whether the second search
@@ -64,6 +64,29 @@ fn met(to_all: bool) -> Model {
         let sees = waits.join().expect("threads return");
         require(sees || found.contains(CpuId(0)), format_args!("it does not, and the CPU finds {found:?}"));
     })
+}
+
+/// An urgent task waits beside an ordinary one, which a CPU that becomes idle finds first.
+fn urgent() -> Model {
+    Model::new("waiting: an urgent task is seen, or sees the idle CPU", || {
+        let world = World::new();
+        world.waiting.tell_all(CpuId(0));
+        let waits = world.clone();
+        let waits = thread::spawn(move || {
+            waits.waiting.count_urgent(CpuId(1));
+            waits.wait(CpuId(1), true)
+        });
+        let found = world.idle();
+        require(found.contains(CpuId(0)), "the ordinary task is there");
+        let looks_on = world.waiting.any_urgent(IDLE);
+        let sees = waits.join().expect("threads return");
+        require(sees || looks_on, "it does not, and the CPU stops after the ordinary task");
+    })
+}
+
+#[test]
+fn who_is_urgent_is_seen_or_sees_who_idles() {
+    urgent().check();
 }
 
 #[test]
@@ -107,6 +130,7 @@ fn broken_announcements_are_noticed() {
     let rows = [
         row("no fences", Defect::relax(fence), met(false)),
         row("no fences, advertised to all", Defect::relax(fence), met(true)),
+        row("no fences, urgent", Defect::relax(fence), urgent()),
         row("a count is not written", Defect::lose(site(Op::Add, Ordering::Relaxed)), met(false)),
         row("a slot is not freed", Defect::lose(site(Op::Store, Ordering::Relaxed).with(0)), at_rest()),
     ];
@@ -114,6 +138,7 @@ fn broken_announcements_are_noticed() {
         defect                       | property                                                  | caught by
         no fences                    | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
         no fences, advertised to all | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
+        no fences, urgent            | waiting: an urgent task is seen, or sees the idle CPU     | loom, property
         a count is not written       | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
         a slot is not freed          | waiting: in a quiescent state the slots are as advertised | loom, property
     "#]]
