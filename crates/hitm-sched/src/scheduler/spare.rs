@@ -16,7 +16,9 @@
 //! than that task, or one is about to take it. (5) If a CPU idles and only idle CPUs are less
 //! urgent, the waiting tasks are advertised and the CPU is called. (6) Otherwise the tasks are
 //! pushed to CPUs that run something less urgent, as after any wakeup. A CPU that finds nothing to
-//! run takes half of the tasks of another queue, the longest of a few near ones.
+//! run takes half of the tasks of another queue, the longest of a few near ones. (7) A task that its
+//! CPU leaves while it could run is advertised at once, if the task that runs next was and may run
+//! everywhere. So two tasks that take turns do not write the words of the advertisement.
 //!
 //! **Invariants.** (1) A real-time task that waits is advertised after the next switch or
 //! checkpoint of its CPU. So a CPU idles beside it for a poll at most. (2) The order of tasks is
@@ -101,7 +103,7 @@ impl<P: Platform> Scheduler<P> {
     fn spare_real_time(&self, rq: &mut RqGuard<'_, P>) -> Option<CpuId> {
         let (searchers, own) = (self.searchers()?, self.shipped()?);
         let first = rq.rt.first_pushable(&self.state.tasks)?;
-        let everywhere = self.state.tasks.get(first).cpus_allowed_count.get() as usize == self.state.topology.cpus();
+        let everywhere = self.runs_everywhere(first);
         if everywhere && own.is_told_to_all(&self.state, first) {
             own.tell_rest(&self.state, rq);
             return None;
@@ -119,6 +121,20 @@ impl<P: Platform> Scheduler<P> {
         }
         self.push_all(rq);
         None
+    }
+
+    /// Does step 7 for the task that the CPU of `rq`, which calls, has just left.
+    pub(super) fn keep_telling(&self, rq: &RqGuard<'_, P>) {
+        let (Some(_), Some(own)) = (self.searchers(), self.shipped()) else { return };
+        let first = rq.rt.first_pushable(&self.state.tasks);
+        if first.is_some_and(|first| self.runs_everywhere(first) && own.is_told_to_all(&self.state, first)) {
+            own.tell_rest(&self.state, rq);
+        }
+    }
+
+    /// Returns whether `id`, which is queued, may run on all CPUs.
+    fn runs_everywhere(&self, id: TaskId) -> bool {
+        self.state.tasks.get(id).cpus_allowed_count.get() as usize == self.state.topology.cpus()
     }
 
     /// Interrupts a CPU that was called.

@@ -174,6 +174,7 @@ impl<P: Platform> Scheduler<P> {
             self.fair.put_fair(&self.state, rq);
         } else if !self.fair.groups.is_held_real_time(&self.state, prev) && self.state.tasks.get(prev).can_move() {
             self.enqueue_pushable(rq, prev);
+            self.keep_telling(rq);
         }
     }
 
