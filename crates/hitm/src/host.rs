@@ -1,5 +1,5 @@
-//! [`Host`]: access to a runtime from outside its CPUs; and [`RuntimeId`], by which a task knows its
-//! runtime.
+//! [`Host`]: access to a runtime from outside its CPUs; and [`RuntimeId`], by which a task knows
+//! its runtime.
 
 use std::any::Any;
 use std::cell::Cell;

@@ -119,8 +119,8 @@ impl<M: Memory> TaskCount<M> {
     /// Stops the runtime: no task enters from now on.
     pub(crate) fn stop(&self) -> Stop {
         let Left { state, left } = &*self.stop;
-        // AcqRel: publishes what the caller did before to spawns that see it, and sees what an
-        // earlier stop did.
+        // AcqRel: publishes what the caller did before to spawns that see it. Acquire on failure:
+        // sees what an earlier stop did.
         if state.compare_exchange(OPEN, STOPPING, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // Acquire inside: pairs with the Release below. The other stop closes the CPUs.
             M::spin_while(state, |state| state != STOPPED);

@@ -16,9 +16,9 @@
 //! than that task, or one is about to take it. (5) If a CPU idles and only idle CPUs are less
 //! urgent, the waiting tasks are advertised and the CPU is called. (6) Otherwise the tasks are
 //! pushed to CPUs that run something less urgent, as after any wakeup. A CPU that finds nothing to
-//! run takes half of the tasks of another queue, the longest of a few near ones. (7) A task that its
-//! CPU leaves while it could run is advertised at once, if the task that runs next was and may run
-//! everywhere. So two tasks that take turns do not write the words of the advertisement.
+//! run takes half of the tasks of another queue, the longest of a few near ones. (7) A task that
+//! its CPU leaves while it could run is advertised at once, if the task that runs next was and may
+//! run everywhere. So two tasks that take turns do not write the words of the advertisement.
 //!
 //! **Invariants.** (1) A real-time task that waits is advertised after the next switch or
 //! checkpoint of its CPU. So a CPU idles beside it for a poll at most. (2) The order of tasks is

@@ -125,8 +125,8 @@ impl<M: Memory> Searchers<M> {
         self.counts.word.load(Ordering::Relaxed) % SEARCHER != 0
     }
 
-    /// Calls the first idle CPU of `near`, unless enough CPUs search. `near` has all CPUs. The caller
-    /// has advertised a task and has fenced.
+    /// Calls the first idle CPU of `near`, unless enough CPUs search. `near` has all CPUs. The
+    /// caller has advertised a task and has fenced.
     pub(crate) fn call<C: Iterator<Item = CpuId>>(&self, near: impl Fn() -> C) -> Call {
         let counts = &self.counts.word;
         loop {

@@ -2,9 +2,9 @@
 //! run it.
 //!
 //! **Claim.** A CPU learns from one line of its own which queues hold tasks that it may take. It
-//! learns from one word per LLC whether tasks wait that may run on many CPUs, and from another whether
-//! one of them is urgent. Nothing is written
-//! for a task that runs at once, or for a CPU that changes its priority.
+//! learns from one word per LLC whether tasks wait that may run on many CPUs, and from another
+//! whether one of them is urgent. Nothing is written for a task that runs at once, or for a CPU
+//! that changes its priority.
 //!
 //! **Origin.** Ours. The kernel advertises a CPU as overloaded while it has any task that may move,
 //! to all CPUs, in one word.

@@ -68,11 +68,13 @@ fn sees_or_is_seen() -> Model {
             }
             // Relaxed: fenced, as in `spawn`.
             table.store(1, Ordering::Relaxed);
+            // SeqCst: as in `spawn`.
             Loom::fence(Ordering::SeqCst);
             count.is_stopping()
         });
         let (count, table) = &*shared;
         let found = count.stop();
+        // SeqCst: as in `spawn`.
         Loom::fence(Ordering::SeqCst);
         // Relaxed: fenced.
         let is_seen = table.load(Ordering::Relaxed) != 0;
