@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hitm::{Handle, Priority, SpawnOptions};
 use hitm_machine::{Config, Simulated};
-use hitm_memory::{Platform, Span};
+use hitm_memory::Span;
 use hitm_workloads::ffmpeg::{self, Ffmpeg, Profile};
 use hitm_workloads::meter::Window;
 
