@@ -65,6 +65,12 @@ impl<P: Platform> Scheduler<P> {
         anywhere
     }
 
+    /// Returns whether `id`, which is queued, may run on all CPUs.
+    #[track_caller]
+    pub(super) fn runs_everywhere(&self, id: TaskId) -> bool {
+        self.state.tasks.get(id).cpus_allowed_count.get() as usize == self.state.topology.cpus()
+    }
+
     /// Returns whether any CPU where `id` may run runs something less urgent than `id`.
     pub(crate) fn could_run_elsewhere(&self, id: TaskId) -> bool {
         if self.fair.groups.where_held(&self.state, id).is_some() {

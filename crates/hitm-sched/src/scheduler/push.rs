@@ -95,8 +95,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the next entry after `id` that may have a CPU, when there is none for `id`.
     fn pushable_behind(&self, rq: &RqGuard<'_, P>, id: TaskId) -> Option<TaskId> {
         // If a task that may run everywhere finds no CPU, less urgent tasks find none either.
-        let everywhere = self.state.tasks.get(id).cpus_allowed_count.get() as usize == self.state.topology.cpus();
-        if everywhere { None } else { rq.rt.next_pushable(&self.state.tasks, id) }
+        if self.runs_everywhere(id) { None } else { rq.rt.next_pushable(&self.state.tasks, id) }
     }
 
     /// Moves `id`, which is queued on `from` and does not run, to `to`.

@@ -104,8 +104,7 @@ impl<P: Platform> Scheduler<P> {
         let (searchers, own) = (self.searchers()?, self.shipped()?);
         let first = rq.rt.first_pushable(&self.state.tasks)?;
         let everywhere = self.runs_everywhere(first);
-        if everywhere && own.is_told_to_all(&self.state, first) {
-            own.tell_rest(&self.state, rq);
+        if everywhere && own.tell_behind(&self.state, rq, first) {
             return None;
         }
         // Only where no CPU can run anything less urgent but nothing is a search for an idle CPU
@@ -126,15 +125,10 @@ impl<P: Platform> Scheduler<P> {
     /// Does step 7 for the task that the CPU of `rq`, which calls, has just left.
     pub(super) fn keep_telling(&self, rq: &RqGuard<'_, P>) {
         let (Some(_), Some(own)) = (self.searchers(), self.shipped()) else { return };
-        let first = rq.rt.first_pushable(&self.state.tasks);
-        if first.is_some_and(|first| self.runs_everywhere(first) && own.is_told_to_all(&self.state, first)) {
-            own.tell_rest(&self.state, rq);
+        let Some(first) = rq.rt.first_pushable(&self.state.tasks) else { return };
+        if self.runs_everywhere(first) {
+            own.tell_behind(&self.state, rq, first);
         }
-    }
-
-    /// Returns whether `id`, which is queued, may run on all CPUs.
-    fn runs_everywhere(&self, id: TaskId) -> bool {
-        self.state.tasks.get(id).cpus_allowed_count.get() as usize == self.state.topology.cpus()
     }
 
     /// Interrupts a CPU that was called.

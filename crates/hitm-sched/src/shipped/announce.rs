@@ -94,15 +94,14 @@ impl<P: Platform> Shipped<P> {
         true
     }
 
-    /// Returns whether `id` is advertised to all CPUs.
-    pub(crate) fn is_told_to_all(&self, state: &State<P>, id: TaskId) -> bool {
-        Self::announced(state, id) == Announced::All
-    }
-
-    /// Advertises the tasks of `rq` that wait and are not advertised, behind a task that may run
-    /// everywhere and is. No search is needed: if that task finds no CPU, a less urgent one finds
-    /// none either, and a CPU that becomes less urgent looks at this queue because of it.
-    pub(crate) fn tell_rest(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
+    /// Advertises the tasks of `rq` that wait and are not advertised, behind `first`, the first of
+    /// them, which may run everywhere. Does nothing and returns false unless `first` is advertised
+    /// to all CPUs. No search is needed: if that task finds no CPU, a less urgent one finds none
+    /// either, and a CPU that becomes less urgent looks at this queue because of it.
+    pub(crate) fn tell_behind(&self, state: &State<P>, rq: &RqGuard<'_, P>, first: TaskId) -> bool {
+        if Self::announced(state, first) != Announced::All {
+            return false;
+        }
         // Most of them came last.
         let mut last = rq.rt.prev_pushable(&state.tasks, None);
         let mut any_narrow = false;
@@ -115,6 +114,7 @@ impl<P: Platform> Shipped<P> {
             // Its words must be seen once the other task is advertised no more.
             self.waiting.told();
         }
+        true
     }
 
     /// Counts a task that has come to the pushable list of `rq` and is not advertised yet.
@@ -147,7 +147,7 @@ impl<P: Platform> Shipped<P> {
         if before == 0 {
             self.waiting.tell_all(rq.cpu);
         }
-        if Self::is_urgent(state, id) {
+        if self.is_urgent(state, id) {
             self.waiting.count_urgent(rq.cpu);
         }
     }
@@ -166,7 +166,7 @@ impl<P: Platform> Shipped<P> {
                 if left == 0 {
                     self.waiting.withdraw_from_all(rq.cpu);
                 }
-                if Self::is_urgent(state, id) {
+                if self.is_urgent(state, id) {
                     self.waiting.uncount_urgent(rq.cpu);
                 }
             }
@@ -175,16 +175,17 @@ impl<P: Platform> Shipped<P> {
         state.tasks.get(id).announced.set(Announced::No as u32);
     }
 
-    /// Returns whether `id`, which is or was in a pushable list, came there with more than the
-    /// default priority. The result is the same at its advertisement and at its withdrawal.
-    fn is_urgent(state: &State<P>, id: TaskId) -> bool {
-        state.tasks.get(id).pushable_prio.get() < Prio::ORDINARY.0
+    /// Returns whether `id`, which is or was in a pushable list, is counted as urgent: whether it
+    /// came there with more than the default priority. The result is the same at its advertisement
+    /// and at its withdrawal.
+    fn is_urgent(&self, state: &State<P>, id: TaskId) -> bool {
+        self.waiting.counts_urgent() && state.tasks.get(id).pushable_prio.get() < Prio::ORDINARY.0
     }
 
-    /// Returns whether no task that is advertised to all CPUs is more urgent than what is queued on
-    /// `rq`, whose CPU has seen that such tasks are there.
+    /// Returns whether it is known that no task which is advertised to all CPUs is more urgent than
+    /// what is queued on `rq`. Its CPU has seen that such tasks are there.
     fn is_served(&self, rq: &RqGuard<'_, P>) -> bool {
-        rq.highest() <= Prio::ORDINARY && !self.waiting.any_urgent(rq.cpu)
+        self.waiting.counts_urgent() && rq.highest() <= Prio::ORDINARY && !self.waiting.any_urgent(rq.cpu)
     }
 
     /// Returns the CPUs that `id` may use, except that of `rq`. The set is the same at its

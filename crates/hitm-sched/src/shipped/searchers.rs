@@ -58,7 +58,7 @@ use hitm_topology::{CpuId, MAX_CPUS, Topology};
 /// For so many CPUs one searches at a time, and one on a smaller machine. Each searcher takes locks
 /// and lines of the CPUs that have tasks, so a larger share would cost them more. Ours: see the
 /// scaling of yields in `docs/results/benchmarks.md`.
-pub(crate) const CPUS_PER_SEARCHER: usize = 16;
+const CPUS_PER_SEARCHER: usize = 16;
 
 /// One searcher in the counts.
 const SEARCHER: u32 = 1 << 16;

@@ -75,8 +75,8 @@ pub(crate) struct Waiting<M: Memory> {
     anywhere: ScopedCounter<M>,
     /// The same CPUs as bits, by LLC.
     sources: ScopedBitmaps<M>,
-    /// Urgent tasks that are advertised to all CPUs, by LLC of their CPU. Where they are not
-    /// counted, any task may be urgent.
+    /// Urgent tasks that are advertised to all CPUs, by LLC of their CPU. They are counted where
+    /// CPUs keep wakeups; elsewhere a CPU looks at all sources.
     urgent: Option<ScopedCounter<M>>,
     /// The LLCs where a search would find no CPU.
     pub(crate) floors: Floors<M>,
@@ -214,6 +214,11 @@ impl<M: Memory> Waiting<M> {
         self.all_sources().clear(source, Ordering::Relaxed);
     }
 
+    /// Returns whether urgent tasks are counted.
+    pub(crate) fn counts_urgent(&self) -> bool {
+        self.urgent.is_some()
+    }
+
     /// Counts an urgent task of `source` that is advertised to all CPUs.
     pub(crate) fn count_urgent(&self, source: CpuId) {
         if let Some(urgent) = &self.urgent {
@@ -230,11 +235,11 @@ impl<M: Memory> Waiting<M> {
         }
     }
 
-    /// Returns whether an urgent task may be advertised to all CPUs, as `cpu` sees it.
+    /// Returns whether an urgent task is advertised to all CPUs, as `cpu` sees the count.
     #[track_caller]
     pub(crate) fn any_urgent(&self, cpu: CpuId) -> bool {
         // Relaxed inside: the caller has fenced in `any_for`.
-        self.urgent.as_ref().is_none_or(|urgent| urgent.sum_of_parts(cpu, 0) > 0)
+        self.urgent.as_ref().is_some_and(|urgent| urgent.sum_of_parts(cpu, 0) > 0)
     }
 
     /// Ends an advertisement. From now on the CPUs see it, or they have written their priority
