@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -24,14 +25,16 @@ use crate::runtime::Handle;
 use crate::time::Elapsed;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Handle<Native>>> = const { RefCell::new(None) };
+    /// In an `Rc`: a function that only calls the runtime copies that, and does not write the count
+    /// of the runtime's references, which all CPUs would write.
+    static CURRENT: RefCell<Option<Rc<Handle<Native>>>> = const { RefCell::new(None) };
 }
 
 /// Keeps the calling thread in a runtime. Made by [`Handle::enter`]. Drop the guards of one thread
 /// in the reverse order of their making.
 #[must_use = "the thread leaves the runtime when this is dropped"]
 pub struct Entered {
-    before: Option<Handle<Native>>,
+    before: Option<Rc<Handle<Native>>>,
     /// The guard changes the thread that made it.
     stays: PhantomData<*const ()>,
 }
@@ -48,6 +51,15 @@ impl fmt::Debug for Entered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entered").finish_non_exhaustive()
     }
+}
+
+fn try_here() -> Option<Rc<Handle<Native>>> {
+    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+}
+
+#[track_caller]
+fn here() -> Rc<Handle<Native>> {
+    try_here().expect("this thread belongs to no runtime: call it in a task, or enter a runtime first")
 }
 
 impl Handle<Native> {
@@ -68,13 +80,13 @@ impl Handle<Native> {
     #[must_use]
     #[track_caller]
     pub fn current() -> Self {
-        Self::try_current().expect("this thread belongs to no runtime: call it in a task, or enter a runtime first")
+        Self::clone(&here())
     }
 
     /// Returns the runtime of the calling thread; `None` when the thread belongs to no runtime.
     #[must_use]
     pub fn try_current() -> Option<Self> {
-        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+        Some(Self::clone(&*try_here()?))
     }
 
     /// Makes this runtime the calling thread's, until the guard is dropped. Then [`spawn`] and
@@ -88,7 +100,7 @@ impl Handle<Native> {
     /// assert_eq!(runtime.block_on(task).unwrap(), 1);
     /// ```
     pub fn enter(&self) -> Entered {
-        let before = CURRENT.with(|current| current.replace(Some(self.clone())));
+        let before = CURRENT.with(|current| current.replace(Some(Rc::new(self.clone()))));
         Entered { before, stays: PhantomData }
     }
 }
@@ -117,7 +129,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let handle = Handle::current();
+    let handle = here();
     handle.spawn(handle.inherited(), future)
 }
 
@@ -131,7 +143,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    Handle::current().spawn(options, future)
+    here().spawn(options, future)
 }
 
 /// Sleeps for at least `duration` from the call on: see [`Handle::sleep`].
@@ -194,7 +206,7 @@ pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Ou
 /// When `period` is zero, or the thread belongs to no runtime.
 #[track_caller]
 pub fn interval(period: Duration) -> Interval<Native> {
-    Handle::current().interval(period)
+    here().interval(period)
 }
 
 /// Lets tasks of the same priority run first. Outside a task, only polls the future again.

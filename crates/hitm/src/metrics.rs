@@ -53,7 +53,7 @@ impl Class {
     fn of(prio: Prio) -> Self {
         if !prio.is_real_time() {
             Self::Fair
-        } else if prio == Prio::from_rt_priority(1) {
+        } else if prio == Prio::ORDINARY {
             Self::Default
         } else {
             Self::RealTime

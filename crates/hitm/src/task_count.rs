@@ -26,10 +26,10 @@
 //!
 //! | release side | acquire side | what is published |
 //! |---|---|---|
-//! | a task that leaves an open CPU, AcqRel | the stop, which closes that CPU, AcqRel | what the task did |
-//! | the stop and the tasks that leave closed CPUs, AcqRel | the last of them, AcqRel | what all tasks did |
+//! | a task that leaves an open CPU | the stop, which closes that CPU | what the task did |
+//! | the stop, and tasks that leave closed CPUs | the last of them | what all tasks did |
 //!
-//! The model checker runs these words: `task_count/loom.rs`.
+//! All of these operations are AcqRel. The model checker runs these words: `task_count/loom.rs`.
 //!
 //! **Cost.** A spawn or an end: one read-modify-write of the CPU's own line, and a load of a line
 //! that is written when the runtime stops.
