@@ -5,8 +5,11 @@
 //! filled. So the value that a CPU must see is not always the one in memory. Where it differs, the
 //! value is put into memory for the program's own load, and taken out at the thread's next call.
 //! Nothing else runs in between. In the same way a volatile store is taken out of memory at the
-//! next call, and the machine writes it when it takes effect. A plain store stays: a program
-//! without data races cannot tell.
+//! next call, and the machine writes it when it takes effect.
+//!
+//! A plain store stays in memory, and a plain load reads what is there, unless its own CPU has a
+//! store that is not: a program without data races cannot tell. Memory also has what was written
+//! without a call: by the kernel, by the C library, and by copies that gcc makes by itself.
 //!
 //! A loop that waits for a word to change waits in place of its turns ([`turn`](crate::turn)).
 
@@ -158,7 +161,8 @@ pub(crate) fn load(address: usize, pc: usize, registers: Registers, size: Size, 
         for (address, size) in parts(address, size) {
             let value = program::load(address, size, Site::Code(pc));
             let held = peek(address, size);
-            if let Some(bits) = value.filter(|&bits| bits != held) {
+            let is_other = |bits| bits != held && (!is_plain || program::holds_stores(address, address + size));
+            if let Some(bits) = value.filter(|&bits| is_other(bits)) {
                 // Of two parts the second one's value: no program can tell what crosses a line.
                 poke(address, size, bits);
                 thread.access.borrow_mut().pending = Pending::Restore { address, size, bits: held };

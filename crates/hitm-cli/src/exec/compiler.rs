@@ -20,6 +20,16 @@ use crate::failure::Failure;
 const GNU: &str = "-fno-omit-frame-pointer -mno-red-zone -fsanitize=thread --param=tsan-distinguish-volatile=1 \
      --param=tsan-instrument-func-entry-exit=0 -fsanitize-coverage=trace-pc -Wno-tsan";
 
+/// Functions that gcc replaces by instructions of its own where the length is known, without the
+/// sanitizer's calls. As calls they are seen: see `WRAPPED` in `library`. Those that only read
+/// strings are left to it: programs have them in constants.
+const CALLED: [&str; 11] =
+    ["memcpy", "memmove", "mempcpy", "memset", "bzero", "memcmp", "bcmp", "strcpy", "stpcpy", "strncpy", "strcat"];
+
+/// The checked forms of the C library's functions are others than those that are seen. The last
+/// such option counts.
+const UNCHECKED: &str = "-U_FORTIFY_SOURCE";
+
 /// The same for clang, whose driver hands each word over. The coverage is of level 3: every basic
 /// block calls. Its instrumentation leaves out accesses of more than 16 bytes.
 const CLANG: &str = "-fno-omit-frame-pointer -mno-red-zone -mprefer-vector-width=128 -fno-integrated-as \
@@ -93,10 +103,11 @@ pub(crate) fn compile(language: Language, arguments: &[OsString]) -> Result<Exit
         command.args(CLANG.split_whitespace());
     } else {
         let specs = files.path().join("hitm.specs");
-        fs::write(&specs, format!("*cc1:\n+ {GNU}\n\n")).map_err(cannot_write)?;
+        let called = CALLED.map(|name| format!(" -fno-builtin-{name}")).concat();
+        fs::write(&specs, format!("*cc1:\n+ {GNU}{called}\n\n")).map_err(cannot_write)?;
         command.arg(prefixed("-specs=", &specs));
     }
-    command.arg(prefixed("-B", files.path())).arg("-g").args(&arguments.passed);
+    command.arg(prefixed("-B", files.path())).arg("-g").args(&arguments.passed).arg(UNCHECKED);
     // The header lies where it stays: files of dependencies name it.
     let headers = match library::folder_of_headers(HEADER) {
         Some(folder) => folder,

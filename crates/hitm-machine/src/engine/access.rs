@@ -287,6 +287,11 @@ impl Engine {
         if !self.moved.is_empty() && !self.moved.is_whole(touch.address(), touch.size) {
             return None;
         }
+        if self.directory.can_read(self.current, line) {
+            // It holds the same, but for what a program has written there without an access.
+            // SAFETY: the word that is touched is a live one of this size.
+            return Some(unsafe { read_word(touch.word.as_ptr(), touch.size) });
+        }
         let offset = self.moved.at(touch.address(), self.current) % LINE;
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled:
         // memory that is freed is reused only after a read-modify-write, which ends the window.

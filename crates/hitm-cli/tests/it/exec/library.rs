@@ -57,6 +57,15 @@ fn accesses_of_all_widths_have_their_values() {
 }
 
 #[test]
+fn copies_without_a_call_are_read_back() {
+    let Some(program) = program("copies.c") else { return };
+    prints_the_same(&program, &[], &["2", "6", "48"]);
+    let (_, file) = program.simulated(&["--cpus", "6"], &[]);
+    let lines = file["runs"][0]["lines"].as_array().expect("lines");
+    assert!(lines.iter().any(|line| line["object"] == "sent"), "`memcpy` is seen: {lines:?}");
+}
+
+#[test]
 fn an_owner_inherits_the_priority_of_its_waiter() {
     let Some(program) = program("urgency.c") else { return };
     for (word, waited) in [("inherit", "waited briefly\n"), ("none", "waited long\n")] {
