@@ -27,8 +27,8 @@ const CALLED: [&str; 11] =
     ["memcpy", "memmove", "mempcpy", "memset", "bzero", "memcmp", "bcmp", "strcpy", "stpcpy", "strncpy", "strcat"];
 
 /// The checked forms of the C library's functions are others than those that are seen. The last
-/// such option counts.
-const UNCHECKED: &str = "-U_FORTIFY_SOURCE";
+/// such option counts, and those of `-Wp` are the last.
+const UNCHECKED: &str = "-Wp,-U_FORTIFY_SOURCE";
 
 /// The same for clang, whose driver hands each word over. The coverage is of level 3: every basic
 /// block calls. Its instrumentation leaves out accesses of more than 16 bytes.

@@ -22,6 +22,24 @@ const MAIN: &str = "#include <pthread.h>\n#include <stdio.h>\nextern long counte
      for (int i = 0; i < 4; i++) pthread_join(ids[i], 0);\n    printf(\"%ld\\n\", counted);\n    return 0;\n}\n";
 
 #[test]
+fn checked_forms_of_functions_are_not_taken() {
+    if !is_possible() {
+        return;
+    }
+    let folder = folder();
+    let source = "#ifdef _FORTIFY_SOURCE\n#error checked\n#endif\n";
+    fs::write(folder.path().join("checked.c"), source).expect("there is room");
+    for compiler in ["gcc", "clang"].into_iter().filter(|name| tool::runs(name, &["--version"], true)) {
+        for option in ["-D_FORTIFY_SOURCE=2", "-Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=3"] {
+            let mut command = hitm();
+            command.current_dir(folder.path()).env("HITM_CC", compiler);
+            let ended = end(command.args(["cc", "-O2", option, "-c", "checked.c"]));
+            assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{compiler} {option}");
+        }
+    }
+}
+
+#[test]
 fn libraries_are_seen() {
     if !is_possible() {
         return;
