@@ -20,6 +20,12 @@ use crate::failure::Failure;
 const GNU: &str = "-fno-omit-frame-pointer -mno-red-zone -fsanitize=thread --param=tsan-distinguish-volatile=1 \
      --param=tsan-instrument-func-entry-exit=0 -fsanitize-coverage=trace-pc -Wno-tsan";
 
+/// The same for clang, whose driver hands each word over. The coverage is of level 3: every basic
+/// block calls. Its instrumentation leaves out accesses of more than 16 bytes.
+const CLANG: &str = "-fno-omit-frame-pointer -mno-red-zone -mprefer-vector-width=128 -fno-integrated-as \
+     -Xclang -fsanitize=thread -mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 \
+     -Xclang -fsanitize-coverage-type=3 -Xclang -fsanitize-coverage-trace-pc -Qunused-arguments";
+
 /// Functions that gcc replaces by instructions of its own where the length is known, without the
 /// sanitizer's calls. As calls they are seen: see `WRAPPED` in `library`. Those that only read
 /// strings are left to it: programs have them in constants.
@@ -29,12 +35,6 @@ const CALLED: [&str; 11] =
 /// The checked forms of the C library's functions are others than those that are seen. The last
 /// such option counts, and those of `-Wp` are the last.
 const UNCHECKED: &str = "-Wp,-U_FORTIFY_SOURCE";
-
-/// The same for clang, whose driver hands each word over. The coverage is of level 3: every basic
-/// block calls. Its instrumentation leaves out accesses of more than 16 bytes.
-const CLANG: &str = "-fno-omit-frame-pointer -mno-red-zone -mprefer-vector-width=128 -fno-integrated-as \
-     -Xclang -fsanitize=thread -mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 \
-     -Xclang -fsanitize-coverage-type=3 -Xclang -fsanitize-coverage-trace-pc -Qunused-arguments";
 
 /// Names that shared libraries which `hitm cc` made find in the program at its start.
 const EXPORTED: [&str; 3] = ["__tsan_*", "__sanitizer_cov_trace_pc", "hitm_*"];
