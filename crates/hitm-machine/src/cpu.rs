@@ -415,10 +415,16 @@ impl StoreBuffer {
         self.stores.len()
     }
 
-    /// Whether a store may have taken effect by `now`.
+    /// The store whose turn it is.
     #[inline]
-    pub(crate) fn any_due(&self, now: u64) -> bool {
-        self.stores.front().is_some_and(|first| first.not_before <= now)
+    pub(crate) fn next(&self) -> Option<&Store> {
+        self.stores.front()
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn next_mut(&mut self) -> Option<&mut Store> {
+        self.stores.front_mut()
     }
 
     /// Whether a store to `line` may have got its line by `now`.
@@ -473,11 +479,6 @@ impl StoreBuffer {
         let earlier = self.stores.back().map_or(0, |last| last.not_before);
         store.not_before = store.not_before.max(earlier);
         self.stores.push_back(store);
-    }
-
-    /// The store whose turn it is.
-    pub(crate) fn first(&mut self) -> Option<&mut Store> {
-        self.stores.front_mut()
     }
 
     /// The store whose turn it was has taken effect.
@@ -586,7 +587,7 @@ mod tests {
         assert_eq!((forward(&stores, first), forward(&stores, second)), (bits(9), bits(8)));
         assert_eq!(stores.forward(first + 4, 4), bits(0), "a part of a store");
         assert_eq!(stores.forward(first + 4, 8), Some(Forward::Part), "two stores have it");
-        assert!(!stores.any_due(99) && !stores.is_due(4, 99), "in order: nothing before the first");
+        assert!(!stores.is_due(4, 99), "in order: nothing before the first");
         assert!(stores.is_due(4, 100));
         stores.granted(3, 150);
         assert_eq!(stores.pop().map(|store| store.stage), Some(Stage::Granted(150)));

@@ -120,6 +120,13 @@ impl Directory {
         self.lines[line as usize].under_way > 0
     }
 
+    /// Returns the time before which `line` is granted to nobody else.
+    #[inline]
+    #[must_use]
+    pub(crate) fn busy_until(&self, line: u32) -> u64 {
+        self.lines[line as usize].busy_until
+    }
+
     /// Returns whether the core of `cpu` owns `line`: then a request can only wait for another of
     /// its threads.
     #[inline]

@@ -151,10 +151,10 @@ impl Engine {
             return Verdict::Drain;
         }
         let is_free = self.is_free(line);
-        // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is
-        // certain already.
+        // Others may be due before this. Then only what stays with the CPU's own stores, and what
+        // finds its line or lacks it, undisturbed, is certain already.
         let is_early = !self.acts_at(clock);
-        if is_early && (is_free || !self.is_sure(line, clock) || !self.is_certain(line)) {
+        if is_early && (is_free || !self.is_left_to_stores(touch, line, clock) && !self.finds_for_sure(line, clock)) {
             return Verdict::Early;
         }
         if has_stores {

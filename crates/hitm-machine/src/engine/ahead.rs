@@ -2,7 +2,8 @@
 //! [`coherence`](crate::coherence) says of look-ahead, made use of.
 
 use super::{Engine, Step, Touch};
-use crate::cpu::{Overwritten, Waits};
+use crate::coherence::Kind;
+use crate::cpu::{Overwritten, Stage, Waits};
 use crate::event_queue::{NEVER, TurnKey};
 use crate::word::read_word;
 
@@ -151,6 +152,12 @@ impl Engine {
         time > self.measured.1
     }
 
+    /// Whether it is certain what the current CPU finds at `line` at its clock, `now`.
+    #[inline]
+    pub(super) fn finds_for_sure(&mut self, line: u32, now: u64) -> bool {
+        self.is_sure(line, now) && self.is_certain(line, now)
+    }
+
     /// Whether it is certain what the current CPU finds at `line`, to which nothing is under way,
     /// at `time`.
     #[inline]
@@ -226,12 +233,48 @@ impl Engine {
         self.cpus[writer as usize].overwritten.iter().find(is_later).map(|write| write.value)
     }
 
-    /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing
-    /// is under way to it at all, or the core lacks it and none of its threads has asked for it.
-    pub(super) fn is_certain(&self, line: u32) -> bool {
-        let own = &self.cpus[self.current as usize];
+    /// Whether the first of the current CPU's stores, and so any of them, may have taken effect by
+    /// `now`.
+    ///
+    /// Until then they stand in its store buffer, whatever others do. Whose line is not here gets
+    /// it by a grant, and no grant is made before the line is free.
+    pub(super) fn may_have_stored(&self, now: u64) -> bool {
+        let Some(store) = self.cpus[self.current as usize].stores.next() else { return false };
+        let not_before = match store.stage {
+            Stage::Granted(at) => at,
+            Stage::Asked => store.not_before.max(self.directory.busy_until(store.line)),
+            Stage::Follows => store.not_before,
+        };
+        not_before <= now
+    }
+
+    /// Whether the current CPU's own stores, which stand in its store buffer at its clock, `now`,
+    /// decide alone what an access comes to: a load of bytes that one of them has, or a store to a
+    /// line that one of them has asked for.
+    pub(super) fn is_left_to_stores(&self, touch: &Touch, line: u32, now: u64) -> bool {
+        let stores = &self.cpus[self.current as usize].stores;
+        let is_theirs = match touch.kind {
+            Kind::Load => stores.forward(touch.address(), touch.size).is_some(),
+            Kind::Store => stores.asked_for(line),
+            Kind::Rmw => false,
+        };
+        is_theirs && !self.may_have_stored(now)
+    }
+
+    /// Whether a store of the current CPU may have got `line` by `now`. One that is not the first
+    /// may get its line before its turn.
+    fn may_have_got(&self, line: u32, now: u64) -> bool {
+        let stores = &self.cpus[self.current as usize].stores;
+        let is_first = stores.next().is_some_and(|store| store.line == line);
+        stores.is_due(line, now) && (!is_first || self.may_have_stored(now))
+    }
+
+    /// Whether nothing that is under way can change what the current CPU finds at `line` at `now`:
+    /// nothing is under way to it at all, or the core lacks it and none of its threads has asked
+    /// for it.
+    fn is_certain(&self, line: u32, now: u64) -> bool {
         // What it has stored comes before what it asks for now, and must be known first.
-        if own.stores.is_due(line, own.clock) {
+        if self.may_have_got(line, now) {
             return false;
         }
         if self.directory.is_quiet(line) {

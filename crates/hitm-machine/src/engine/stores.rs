@@ -62,7 +62,7 @@ impl Engine {
     /// A store of the current CPU behind others that have not taken effect.
     pub(super) fn store_behind(&mut self, touch: &Touch, line: u32) -> Issue {
         let clock = self.clock();
-        if !self.acts_at(clock) && self.cpu().stores.any_due(clock) {
+        if !self.acts_at(clock) && self.may_have_stored(clock) {
             // Whether they still stand before this one is not known yet.
             return self.come_early();
         }
@@ -123,7 +123,7 @@ impl Engine {
 
     fn commit_stores(&mut self, number: u32, now: u64) {
         let mut before = None;
-        while let Some(&mut store) = self.cpus[number as usize].stores.first() {
+        while let Some(&mut store) = self.cpus[number as usize].stores.next_mut() {
             let is_asked = store.stage == Stage::Asked;
             if is_asked || matches!(store.stage, Stage::Granted(at) if at > now) {
                 // The grant enters another event.
@@ -165,7 +165,7 @@ impl Engine {
             return true;
         }
         self.ask_for_store(number, store, now);
-        if let Some(first) = self.cpus[number as usize].stores.first() {
+        if let Some(first) = self.cpus[number as usize].stores.next_mut() {
             first.stage = Stage::Asked;
         }
         false
