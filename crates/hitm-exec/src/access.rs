@@ -98,6 +98,34 @@ impl AccessState {
         }
     }
 
+    /// What was left for after the program's own load or store is done. `value_came` tells the
+    /// machine the value of its last store.
+    pub(crate) fn end_pending(&mut self, value_came: impl FnOnce(u128)) {
+        match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Nothing => {}
+            Pending::Restore { address, size, bits } => poke(address, size, bits),
+            Pending::Take { address, size, before } => {
+                let bits = peek(address, size);
+                poke(address, size, before);
+                value_came(bits);
+            }
+        }
+    }
+
+    /// The program's own load, which is next, reads `bits`.
+    pub(crate) fn show(&mut self, address: usize, size: Size, bits: u128) {
+        let held = peek(address, size);
+        if bits != held {
+            poke(address, size, bits);
+            self.pending = Pending::Restore { address, size, bits: held };
+        }
+    }
+
+    /// The program stores to this word next, and others see it when the store takes effect.
+    pub(crate) fn await_store(&mut self, address: usize, size: Size) {
+        self.pending = Pending::Take { address, size, before: peek(address, size) };
+    }
+
     /// A load is next.
     fn load_comes(&mut self, address: usize) {
         let waits = self.pace.wait(address);
@@ -110,15 +138,7 @@ impl AccessState {
 /// or store is done, and the time of the instructions since is spent.
 pub(crate) fn enter(thread: &Thread) -> RefMut<'_, AccessState> {
     let mut state = thread.access.borrow_mut();
-    match std::mem::replace(&mut state.pending, Pending::Nothing) {
-        Pending::Nothing => {}
-        Pending::Restore { address, size, bits } => poke(address, size, bits),
-        Pending::Take { address, size, before } => {
-            let bits = peek(address, size);
-            poke(address, size, before);
-            program::value_came(bits);
-        }
-    }
+    state.end_pending(program::value_came);
     let owed = std::mem::take(&mut state.owed);
     if owed > 0 {
         program::execute(owed);
@@ -160,12 +180,11 @@ pub(crate) fn load(address: usize, pc: usize, registers: Registers, size: Size, 
         drop(enter(thread));
         for (address, size) in parts(address, size) {
             let value = program::load(address, size, Site::Code(pc));
-            let held = peek(address, size);
-            let is_other = |bits| bits != held && (!is_plain || program::holds_stores(address, address + size));
-            if let Some(bits) = value.filter(|&bits| is_other(bits)) {
+            if let Some(bits) = value
+                && (!is_plain || program::holds_stores(address, address + size))
+            {
                 // Of two parts the second one's value: no program can tell what crosses a line.
-                poke(address, size, bits);
-                thread.access.borrow_mut().pending = Pending::Restore { address, size, bits: held };
+                thread.access.borrow_mut().show(address, size, bits);
             }
         }
         if address % LINE + size <= LINE {
@@ -214,8 +233,7 @@ pub(crate) fn store_volatile(address: usize, pc: usize, size: Size) {
     on_host(|| {
         enter_store(thread, address);
         if program::store(address, size, Stored::Later, Site::Code(pc)) {
-            let before = peek(address, size);
-            thread.access.borrow_mut().pending = Pending::Take { address, size, before };
+            thread.access.borrow_mut().await_store(address, size);
         }
     });
 }

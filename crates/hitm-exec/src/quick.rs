@@ -6,6 +6,10 @@
 //! changed nothing and go the way of [`load_quickly`] and [`store_quickly`], which also begin a
 //! permit and get lines and tallies into it. What these do not do either, the machine does.
 //!
+//! A load of what the thread's own CPU has stored, and a store behind such a store, need no other
+//! CPU either while that store waits for its line. There is no permit then: each of them asks the
+//! machine ([`load_stored`], [`store_stored`]), but without its side's storage and stack.
+//!
 //! **The holder.** While a permit lasts, the time, the last store, the begin of a turn and the
 //! count of blocks of its thread are in the permit. [`settle`] gives them back to the thread's own
 //! [`AccessState`] and ends the permit: before the thread goes to the machine's side
@@ -14,6 +18,7 @@
 //! `HITM_FAST_PATH=off` leaves out this path. Results have the same bytes then.
 
 use std::arch::global_asm;
+use std::cell::RefMut;
 use std::ptr::null_mut;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -179,8 +184,11 @@ enum Quick {
 #[inline(always)]
 fn load_quickly<const SIZE: Size>(address: usize, pc: usize, is_plain: bool) -> Quick {
     let Some(thread) = thread::current() else { return Quick::All };
-    if thread.signals.due.get() || !pass::<false, SIZE>(thread, address, pc) {
+    if thread.signals.due.get() {
         return Quick::Nothing;
+    }
+    if !pass::<false, SIZE>(thread, address, pc) {
+        return load_stored::<SIZE>(thread, address, pc, is_plain);
     }
     let permit = permit();
     let mut state = thread.access.borrow_mut();
@@ -194,12 +202,67 @@ fn load_quickly<const SIZE: Size>(address: usize, pc: usize, is_plain: bool) -> 
     Quick::All
 }
 
+/// The state of a thread whose own stores may decide its next access: what was left of the one
+/// before is done.
+#[inline(always)]
+fn behind_stores(thread: &Thread) -> Option<RefMut<'_, AccessState>> {
+    // While there is a permit no store waits.
+    if holder().is_some() {
+        return None;
+    }
+    let mut state = thread.access.borrow_mut();
+    state.end_pending(|bits| shared().machine.value_came(bits));
+    // The machine's side looks whether the thread is to be preempted.
+    (state.until_attend > 1).then_some(state)
+}
+
+/// A load of what the thread's CPU has stored, that the program makes by itself after the call, if
+/// it is an easy one.
+#[inline(always)]
+fn load_stored<const SIZE: Size>(thread: &Thread, address: usize, pc: usize, is_plain: bool) -> Quick {
+    let Some(mut state) = behind_stores(thread) else { return Quick::Nothing };
+    let waits = state.pace.wait(address);
+    let Some(bits) = shared().machine.load_stored::<SIZE>(state.owed + waits, address, pc) else {
+        return Quick::Nothing;
+    };
+    (state.owed, state.until_attend) = (0, state.until_attend - 1);
+    state.pace.access(address, false, waits);
+    state.show(address, SIZE, bits);
+    let look = Look { address, code: pc, bits, size: SIZE, is_plain };
+    if state.turn.is_round(&look) {
+        return Quick::Round;
+    }
+    let blocks = state.blocks;
+    state.turn.go_on(look, blocks);
+    Quick::All
+}
+
+/// A store behind one of the thread's CPU that waits for the same line, if it is an easy one.
+/// Whether it was made.
+#[inline(always)]
+fn store_stored<const SIZE: Size>(thread: &Thread, address: usize, pc: usize, is_volatile: bool) -> bool {
+    let Some(mut state) = behind_stores(thread) else { return false };
+    if !shared().machine.store_stored::<SIZE>(state.owed, address, pc, is_volatile) {
+        return false;
+    }
+    (state.owed, state.until_attend) = (0, state.until_attend - 1);
+    state.turn.forget();
+    state.pace.access(address, true, 0);
+    if is_volatile {
+        state.await_store(address, SIZE);
+    }
+    true
+}
+
 /// Makes a store without the machine's side, if that can be. Whether nothing is left to do.
 #[inline(always)]
-fn store_quickly<const SIZE: Size>(address: usize, pc: usize) -> bool {
+fn store_quickly<const SIZE: Size>(address: usize, pc: usize, is_volatile: bool) -> bool {
     let Some(thread) = thread::current() else { return true };
-    if thread.signals.due.get() || !pass::<true, SIZE>(thread, address, pc) {
+    if thread.signals.due.get() {
         return false;
+    }
+    if !pass::<true, SIZE>(thread, address, pc) {
+        return store_stored::<SIZE>(thread, address, pc, is_volatile);
     }
     permit().own(FIRST).set(0);
     permit().own(UNTIL).set(PLAIN_LOADS as i64);
@@ -216,7 +279,7 @@ macro_rules! sizes {
 
         #[unsafe(no_mangle)]
         extern "C" fn $store(address: usize, pc: usize) {
-            if !store_quickly::<$size>(address, pc) {
+            if !store_quickly::<$size>(address, pc, false) {
                 access::store_plain(address, pc, $size);
             }
         }
@@ -224,7 +287,7 @@ macro_rules! sizes {
         #[unsafe(no_mangle)]
         extern "C" fn $volatile(address: usize, pc: usize) {
             // A store that finds its line takes effect at once, whoever watches.
-            if !store_quickly::<$size>(address, pc) {
+            if !store_quickly::<$size>(address, pc, true) {
                 access::store_volatile(address, pc, $size);
             }
         }

@@ -409,6 +409,11 @@ impl StoreBuffer {
         self.stores.iter().any(|store| store.value_is != ValueIs::Written && store.overlaps(start, end - start))
     }
 
+    /// Whether another store needs no memory of the host.
+    pub(crate) fn has_room(&self) -> bool {
+        self.stores.len() < self.stores.capacity()
+    }
+
     /// How many stores have not taken effect.
     #[inline]
     pub(crate) fn len(&self) -> usize {

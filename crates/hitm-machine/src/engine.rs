@@ -4,8 +4,8 @@
 //! Here: turns and events. [`access`]: what an access finds and asks for. [`ahead`]: how far a CPU
 //! may run before others have their turn. [`levels`]: which cache serves an access, where caches
 //! have sizes. [`paths`]: what takes time but no line. [`quick`]: the fast path of programs.
-//! [`spinners`]: CPUs that wait for a line to be written. [`stores`]: the way of plain stores to
-//! memory.
+//! [`spinners`]: CPUs that wait for a line to be written. [`stored`]: the fast path where a CPU's own
+//! stores wait. [`stores`]: the way of plain stores to memory.
 
 mod access;
 mod ahead;
@@ -13,6 +13,7 @@ mod levels;
 mod paths;
 mod quick;
 mod spinners;
+mod stored;
 mod stores;
 
 use std::panic::Location;

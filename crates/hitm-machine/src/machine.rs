@@ -13,13 +13,17 @@ use hitm_topology::{CpuId, Topology};
 
 use crate::account::Account;
 use crate::clock::Clock;
+use crate::coherence::Kind;
 use crate::config::Config;
 use crate::costs::Costs;
+use crate::cpu::ValueIs;
 use crate::engine::Engine;
 use crate::event_queue::{TIME_END, Turn};
 use crate::faults::FaultCounts;
 use crate::permit::Permit;
+use crate::program;
 use crate::results::Results;
+use crate::site::Site;
 use crate::stack::ColouredStack;
 use crate::timeline::Timeline;
 use crate::world::World;
@@ -161,6 +165,41 @@ impl Machine {
     ) -> bool {
         let Some(mut engine) = self.world.engine.quick() else { return false };
         self.world.current.get().is_some() && engine.pass_quickly::<IS_STORE, SIZE>(executed, address, code)
+    }
+
+    /// The running CPU executes instructions of the program for `executed` picoseconds, and then
+    /// loads `SIZE` bytes, at `code`, if they are those of an own store that waits for its line, and
+    /// nothing else is to be considered. Returns what the load reads; `None` if it has not happened,
+    /// as with [`pass_quickly`](Self::pass_quickly).
+    #[must_use]
+    pub fn load_stored<const SIZE: usize>(&self, executed: u64, address: usize, code: usize) -> Option<u128> {
+        let mut engine = self.world.engine.quick()?;
+        self.world.current.get()?;
+        let touch = program::touch(address, SIZE, Kind::Load, program::NO_VALUE, Site::Code(code));
+        engine.load_stored(executed, &touch)
+    }
+
+    /// The same for a store to a line that an own store waits for. Returns whether it has happened.
+    /// The value is one that [the program writes](program::Stored::ByProgram) now; with `is_late`
+    /// one that it [writes later](program::Stored::Later) and then
+    /// [tells](Self::value_came).
+    #[must_use]
+    pub fn store_stored<const SIZE: usize>(&self, executed: u64, address: usize, code: usize, is_late: bool) -> bool {
+        let Some(mut engine) = self.world.engine.quick() else { return false };
+        let value_is = if is_late { ValueIs::Late } else { ValueIs::Written };
+        let touch = program::touch(address, SIZE, Kind::Store, (0, value_is), Site::Code(code));
+        self.world.current.get().is_some() && engine.store_stored(executed, &touch)
+    }
+
+    /// As [`program::value_came`], and may be called from a program's own code.
+    ///
+    /// # Panics
+    /// Outside a machine's CPU.
+    pub fn value_came(&self, bits: u128) {
+        let cpu = self.world.current.get().expect(program::NO_CPU);
+        // Nobody else borrows the engine while the program's own code runs.
+        let mut engine = self.world.engine.borrow_mut();
+        engine.cpus[cpu as usize].stores.value_came(bits);
     }
 
     /// Ends the permit of the running CPU, if it has one. Whoever keeps a part of its state learns

@@ -49,12 +49,12 @@ pub struct Seen {
 }
 
 /// What is said by a call outside a machine's CPU.
-const NO_CPU: &str = "a program's accesses are made on a CPU of the machine";
+pub(crate) const NO_CPU: &str = "a program's accesses are made on a CPU of the machine";
 
 /// Of an access that stores nothing by itself.
-const NO_VALUE: (u128, ValueIs) = (0, ValueIs::Held);
+pub(crate) const NO_VALUE: (u128, ValueIs) = (0, ValueIs::Held);
 
-fn touch(address: usize, size: usize, kind: Kind, (value, value_is): (u128, ValueIs), site: Site) -> Touch {
+pub(crate) fn touch(address: usize, size: usize, kind: Kind, (value, value_is): (u128, ValueIs), site: Site) -> Touch {
     debug_assert!(address % LINE + size <= LINE, "an access lies in one line");
     let word = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("no program touches address 0");
     Touch { word, size, kind, value, value_is, site }

@@ -202,6 +202,16 @@ impl Records {
         }
     }
 
+    /// Whether another hit needs no memory of the host.
+    pub(crate) fn has_room(&self) -> bool {
+        self.hits_noted.len() + 1 < NOTES
+    }
+
+    /// Whether [`identify`](Self::identify) finds this place at once, without memory of the host.
+    pub(crate) fn knows(&self, site: Site) -> bool {
+        self.sites.knows(site)
+    }
+
     /// Counts several hits on `line` at once, outside any operation.
     pub(crate) fn hits(&mut self, line: u32, site: Site, address: usize, kind: Kind, times: u32) {
         let key = Key(self.identify(site, address, kind));

@@ -82,6 +82,13 @@ impl Sites {
         id
     }
 
+    /// Whether the number of a place is at hand.
+    #[inline]
+    pub(crate) fn knows(&self, site: Site) -> bool {
+        let pointer = site.address();
+        self.cache[pointer / 8 % CACHE].0 == pointer
+    }
+
     #[cold]
     fn find(&mut self, pointer: usize, site: Site) -> SiteId {
         if let Some(&id) = self.by_pointer.get(&pointer) {

@@ -228,7 +228,7 @@ impl Engine {
     }
 
     /// A load of bytes that an own store has.
-    fn forward(&mut self, touch: &Touch, forward: Forward) -> Issue {
+    pub(super) fn forward(&mut self, touch: &Touch, forward: Forward) -> Issue {
         let (part, cost) = (self.cpu().part_of_access(Part::Hits), self.buffer_cost(touch.site));
         self.advance(self.clock() + cost, part);
         if let Forward::Bits(value) = forward { Issue::Forwarded(value) } else { Issue::Now }
@@ -261,7 +261,7 @@ impl Engine {
 
     /// Whether no CPU has got on for so long that the machine has to look.
     #[inline]
-    fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.accesses_without_progress > self.config.livelock_after
     }
 

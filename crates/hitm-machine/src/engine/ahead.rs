@@ -248,9 +248,9 @@ impl Engine {
         not_before <= now
     }
 
-    /// Whether the current CPU's own stores, which stand in its store buffer at its clock, `now`,
-    /// decide alone what an access comes to: a load of bytes that one of them has, or a store to a
-    /// line that one of them has asked for.
+    /// Whether the current CPU's own stores decide alone what an access comes to at `now`: they
+    /// stand in its store buffer for certain, and one of them has the bytes that a load wants, or
+    /// has asked for the line of a store.
     pub(super) fn is_left_to_stores(&self, touch: &Touch, line: u32, now: u64) -> bool {
         let stores = &self.cpus[self.current as usize].stores;
         let is_theirs = match touch.kind {
@@ -258,7 +258,7 @@ impl Engine {
             Kind::Store => stores.asked_for(line),
             Kind::Rmw => false,
         };
-        is_theirs && !self.may_have_stored(now)
+        is_theirs && (self.acts_at(now) || !self.may_have_stored(now))
     }
 
     /// Whether a store of the current CPU may have got `line` by `now`. One that is not the first

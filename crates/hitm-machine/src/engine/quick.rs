@@ -19,7 +19,7 @@
 
 use std::rc::Rc;
 
-use hitm_memory::{LINE, Mode};
+use hitm_memory::LINE;
 
 use super::Engine;
 use crate::account::Part;
@@ -76,6 +76,11 @@ impl Quick {
         self.apart.reserve_exact(APART);
         self.permit = is_on.then(|| permit.clone());
         permit
+    }
+
+    /// Whether there is a program whose accesses may take the fast path.
+    pub(crate) fn is_on(&self) -> bool {
+        self.permit.is_some()
     }
 
     /// Counts an access of `SIZE` bytes to `line`. Whether there was room; if not, nothing has
@@ -223,15 +228,13 @@ impl Engine {
     /// Gives the current CPU a permit for accesses from its clock and `executed` on. Whether it can
     /// have one.
     fn begin_permit(&mut self, permit: &Permit, executed: u64) -> bool {
-        // After the measurement, and where caches have sizes, accesses have other rules.
-        if !self.has_fast_path || self.quick.apart.len() == APART {
+        let cpu = &self.cpus[self.current as usize];
+        if !self.is_ordinary() || !cpu.stores.is_empty() || self.quick.apart.len() == APART {
             return false;
         }
-        let cpu = &self.cpus[self.current as usize];
-        let is_ordinary = cpu.mode == Mode::User && !cpu.spinning && cpu.operation == 0 && cpu.stores.is_empty();
         let most = (self.config.livelock_after + 1).saturating_sub(self.accesses_without_progress);
         let takes = self.pages.issue_cost.min(self.directory.latencies().load_hit);
-        if !is_ordinary || most == 0 || takes == 0 {
+        if most == 0 || takes == 0 {
             return false;
         }
         let at = cpu.clock;
