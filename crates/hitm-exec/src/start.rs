@@ -210,11 +210,22 @@ impl Lender {
     }
 }
 
+/// From now on a panic of this library writes its message natively. A simulated write would find the
+/// state of the call that panics, and wait for ever.
+fn report_faults() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |fault| {
+        thread::leave_machine();
+        usual(fault);
+    }));
+}
+
 /// The machine's host thread.
 extern "C" fn run(arguments: *mut c_void) -> *mut c_void {
     // SAFETY: `__wrap_main` leaked it.
     let (setting, main, identity) = unsafe { &*arguments.cast::<(Setting, Arguments, (usize, usize))>() };
     tls::adopt_host();
+    report_faults();
     let machine = make(setting);
     // SAFETY: the arguments of `main`; the program's first thread has not begun.
     let (main, named) = unsafe { main.moved() };

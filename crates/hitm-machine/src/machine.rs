@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use corosensei::{Coroutine, CoroutineResult};
-use hitm_memory::{Span, Time};
+use hitm_memory::{LINE, Span, Time};
 use hitm_topology::{CpuId, Topology};
 
 use crate::account::Account;
@@ -101,6 +101,11 @@ enum End {
 type Payload = Box<dyn Any + Send>;
 type VirtualCpu = Coroutine<(), (), Result<(), Payload>, ColouredStack>;
 
+/// Whether an access lies in one line.
+fn is_in_line(address: usize, size: usize) -> bool {
+    address % LINE + size <= LINE
+}
+
 impl Machine {
     /// Makes a machine whose CPUs have not started.
     #[must_use]
@@ -174,7 +179,7 @@ impl Machine {
     #[must_use]
     pub fn load_stored<const SIZE: usize>(&self, executed: u64, address: usize, code: usize) -> Option<u128> {
         let mut engine = self.world.engine.quick()?;
-        self.world.current.get()?;
+        self.world.current.get().filter(|_| is_in_line(address, SIZE))?;
         let touch = program::touch(address, SIZE, Kind::Load, program::NO_VALUE, Site::Code(code));
         engine.load_stored(executed, &touch)
     }
@@ -186,9 +191,12 @@ impl Machine {
     #[must_use]
     pub fn store_stored<const SIZE: usize>(&self, executed: u64, address: usize, code: usize, is_late: bool) -> bool {
         let Some(mut engine) = self.world.engine.quick() else { return false };
+        if self.world.current.get().is_none() || !is_in_line(address, SIZE) {
+            return false;
+        }
         let value_is = if is_late { ValueIs::Late } else { ValueIs::Written };
         let touch = program::touch(address, SIZE, Kind::Store, (0, value_is), Site::Code(code));
-        self.world.current.get().is_some() && engine.store_stored(executed, &touch)
+        engine.store_stored(executed, &touch)
     }
 
     /// As [`program::value_came`], and may be called from a program's own code.

@@ -8,7 +8,7 @@
 //! memory from it. If one does not hold, nothing has happened, and the engine makes the access in
 //! the usual way with the same result.
 
-use hitm_memory::{LINE, Mode};
+use hitm_memory::Mode;
 
 use super::{Engine, Issue, Touch};
 use crate::coherence::Kind;
@@ -31,11 +31,11 @@ impl Engine {
         if cpu.stores.is_empty() || !self.quick.is_on() || !self.is_ordinary() || self.is_stuck() {
             return None;
         }
-        let (address, now) = (touch.address(), cpu.clock + executed);
-        if address % LINE + touch.size > LINE || self.is_over(now) {
+        let now = cpu.clock + executed;
+        if self.is_over(now) {
             return None;
         }
-        let line = self.pages.line_if_cached(address)?;
+        let line = self.pages.line_if_cached(touch.address())?;
         (!self.is_free(line) && self.is_left_to_stores(touch, line, now)).then_some(line)
     }
 

@@ -269,3 +269,24 @@ fn who_spins_is_woken_by_a_store_of_the_fast_path() {
         ended.expect("it ends");
     }
 }
+
+#[test]
+fn an_access_of_two_lines_is_not_quick() {
+    let shape = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
+    let machine = Rc::new(Machine::new(shape.clone(), Costs::of(&shape, CostSet::Linux), Config::default()));
+    machine.open_to_program(Span::from_picos(250));
+    let (pages, own) = (Rc::new(Data::new(2)), machine.clone());
+    let ended = machine.run(move |cpu| {
+        Simulated::enter(Mode::User);
+        if cpu.0 > 0 {
+            return;
+        }
+        let word = pages.shared(64);
+        program::store(word, 8, Stored::ByProgram, Site::Code(0x31));
+        write(word, 8, 5);
+        assert_eq!(own.load_stored::<8>(0, word, 0x32), Some(5), "its line is on the way");
+        assert_eq!(own.load_stored::<8>(0, pages.shared(60), 0x33), None);
+        assert!(!own.store_stored::<8>(0, pages.shared(124), 0x34, false));
+    });
+    ended.expect("it ends");
+}
