@@ -211,37 +211,42 @@ pub fn interval(period: Duration) -> Interval<Native> {
 
 /// Lets tasks of the same priority run first. Outside a task, only polls the future again.
 pub async fn yield_now() {
-    match in_task() {
-        Some(handle) => handle.yield_now().await,
+    let mut yielded = false;
+    poll_fn(move |context| match task_here() {
+        Some(handle) => handle.poll_yield(&mut yielded, context),
+        None if std::mem::replace(&mut yielded, true) => Poll::Ready(()),
         None => {
-            let mut yielded = false;
-            poll_fn(|context| {
-                if std::mem::replace(&mut yielded, true) {
-                    return Poll::Ready(());
-                }
-                context.waker().wake_by_ref();
-                Poll::Pending
-            })
-            .await;
+            context.waker().wake_by_ref();
+            Poll::Pending
         }
-    }
+    })
+    .await;
 }
 
 /// Lets more urgent tasks run first: see [`Handle::checkpoint`]. Does nothing outside a task.
 pub async fn checkpoint() {
-    if let Some(handle) = in_task() {
-        handle.checkpoint().await;
-    }
+    let mut made_way = false;
+    // Each poll looks for the runtime again: a handle that is kept would be counted.
+    poll_fn(move |context| match task_here() {
+        Some(handle) => handle.poll_checkpoint(&mut made_way, context),
+        None => Poll::Ready(()),
+    })
+    .await;
 }
 
 /// Returns the name of the calling task: [`SpawnOptions::name`]. `None` outside a task and in a
 /// task without a name.
 #[must_use]
 pub fn task_name() -> Option<Arc<str>> {
-    in_task()?.task_name()
+    task_here()?.task_name()
 }
 
 /// Returns the runtime if the caller is one of its tasks.
 pub(crate) fn in_task() -> Option<Handle<Native>> {
-    Handle::try_current().filter(|handle| handle.task_id().is_some())
+    Some(Handle::clone(&*task_here()?))
+}
+
+/// The same, for what only calls it.
+fn task_here() -> Option<Rc<Handle<Native>>> {
+    try_here().filter(|handle| handle.task_id().is_some())
 }

@@ -107,6 +107,25 @@ impl<P: Platform> Handle<P> {
         })
     }
 
+    /// Polls a [`Checkpoint`], of which this is the state.
+    pub(crate) fn poll_checkpoint(&self, made_way: &mut bool, context: &Context<'_>) -> Poll<()> {
+        if *made_way || !self.must_make_way() {
+            return Poll::Ready(());
+        }
+        *made_way = true;
+        self.make_way(Leave::Preempt, context);
+        Poll::Pending
+    }
+
+    /// Polls a [`YieldNow`], of which this is the state.
+    pub(crate) fn poll_yield(&self, yielded: &mut bool, context: &Context<'_>) -> Poll<()> {
+        if std::mem::replace(yielded, true) {
+            return Poll::Ready(());
+        }
+        self.make_way(Leave::Yield, context);
+        Poll::Pending
+    }
+
     /// Ends the present poll of the calling task in such a way that the task is polled again.
     fn make_way(&self, leave: Leave, context: &Context<'_>) {
         let cell = self.0.polled().expect(OUTSIDE);
@@ -144,12 +163,8 @@ impl<P: Platform> Future for Checkpoint<'_, P> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.made_way || !self.runtime.must_make_way() {
-            return Poll::Ready(());
-        }
-        self.made_way = true;
-        self.runtime.make_way(Leave::Preempt, context);
-        Poll::Pending
+        let Self { runtime, made_way } = &mut *self;
+        runtime.poll_checkpoint(made_way, context)
     }
 }
 
@@ -157,12 +172,8 @@ impl<P: Platform> Future for YieldNow<'_, P> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.yielded {
-            return Poll::Ready(());
-        }
-        self.yielded = true;
-        self.runtime.make_way(Leave::Yield, context);
-        Poll::Pending
+        let Self { runtime, yielded } = &mut *self;
+        runtime.poll_yield(yielded, context)
     }
 }
 
@@ -186,6 +197,7 @@ impl<P: Platform> fmt::Debug for YieldNow<'_, P> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::sync::Arc;
 
     use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
@@ -210,5 +222,23 @@ mod tests {
         let topology = Arc::new(hitm_topology::parse("core:1 pu:1").expect("a machine"));
         let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Runtime), Config::default());
         machine.enter(|| check_references(&Handle::<Simulated>::new(topology, &Mitigation::shipped(), None)));
+    }
+
+    /// The same of the functions without a handle, while they wait.
+    #[test]
+    fn a_yield_without_a_handle_leaves_the_references_alone() {
+        let runtime = NativeRuntime::with_cpus(1).expect("a thread");
+        let counts = runtime.block_on(async {
+            let count = || Arc::strong_count(&Handle::current().0);
+            let before = count();
+            let mut future = std::pin::pin!(crate::yield_now());
+            let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await;
+            let meanwhile = count();
+            future.await;
+            crate::checkpoint().await;
+            assert!(first, "it yields once");
+            [before, meanwhile]
+        });
+        assert_eq!(counts[0], counts[1]);
     }
 }

@@ -20,6 +20,10 @@
 //! its CPU leaves while it could run is advertised at once, if the task that runs next was and may
 //! run everywhere. So two tasks that take turns do not write the words of the advertisement.
 //!
+//! (8) Tasks that yield to each other and never wait are spread by their CPUs: at some of the
+//! yields a CPU looks at a few queues, and takes tasks from one that is more than twice as long as
+//! its own, until both are equally long.
+//!
 //! **Invariants.** (1) A real-time task that waits is advertised after the next switch or
 //! checkpoint of its CPU. So a CPU idles beside it for a poll at most. (2) The order of tasks is
 //! that of their queue: nothing overtakes.
@@ -131,6 +135,30 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
+    /// Does step 8 for the CPU of `rq`, which calls, and whose task `curr` yields. The lock may be
+    /// released meanwhile.
+    pub(super) fn even_out(&self, rq: &mut RqGuard<'_, P>, curr: TaskId) {
+        let (Some(searchers), Some(own)) = (self.searchers(), self.shipped()) else { return };
+        let Some(time) = searchers.yields(rq.cpu) else { return };
+        let prio = self.state.tasks.get(curr).prio();
+        let may_take = |rq: &RqGuard<'_, P>| rq.highest() == prio && rq.online.get() != 0 && !rq.needs_resched();
+        if !prio.is_real_time() || !may_take(rq) || self.fair.groups.has_real_time_limits() {
+            return;
+        }
+        // More than twice as many tasks as here.
+        let takes = |here: u32, there: u32| (there > 2 * here).then(|| (there - here) / 2);
+        let Some((cpu, there)) = own.crowded_around(&self.state, rq.cpu, time) else { return };
+        if takes(rq.rt.rt_nr_running.get(), there).is_none() {
+            return;
+        }
+        let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
+        let (here, there) = (rq.rt.rt_nr_running.get(), source.rt.rt_nr_running.get());
+        let Some(most) = takes(here, there).filter(|_| may_take(rq)) else { return };
+        if self.take_equals(&source, rq, prio, most) {
+            searchers.yields_to_others(rq.cpu);
+        }
+    }
+
     /// Interrupts a CPU that was called.
     pub(super) fn interrupt_called(&self, called: Option<CpuId>) {
         if let Some(cpu) = called {
@@ -197,7 +225,14 @@ impl<P: Platform> Scheduler<P> {
 
     /// Takes more tasks of `prio` from `source`, which has given one: half of those that wait.
     pub(super) fn take_half(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>, prio: Prio) {
-        let mut left = (source.rt.rt_nr_running.get() / 2).min(TAKES_MOST);
+        self.take_equals(source, rq, prio, source.rt.rt_nr_running.get() / 2);
+    }
+
+    /// Takes up to `most` tasks of `prio` that wait on `source` before less urgent ones. Returns
+    /// whether there was any.
+    fn take_equals(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>, prio: Prio, most: u32) -> bool {
+        let most = most.min(TAKES_MOST);
+        let mut left = most;
         let mut next = source.rt.first_pushable(&self.state.tasks);
         while let Some(id) = next.filter(|&id| left > 0 && self.state.tasks.get(id).prio() == prio) {
             next = source.rt.next_pushable(&self.state.tasks, id);
@@ -206,6 +241,7 @@ impl<P: Platform> Scheduler<P> {
                 left -= 1;
             }
         }
+        left < most
     }
 
     /// Returns whether this CPU keeps a task for itself: a hint.

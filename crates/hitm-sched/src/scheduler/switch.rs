@@ -157,7 +157,10 @@ impl<P: Platform> Scheduler<P> {
                 SwitchReason::Yield if self.fair.is_fair(&self.state, prev) => {
                     self.fair.let_go_fair(&self.state, rq);
                 }
-                SwitchReason::Yield => self.requeue(rq, prev, false),
+                SwitchReason::Yield => {
+                    self.even_out(rq, prev);
+                    self.requeue(rq, prev, false);
+                }
                 _ => {}
             }
             return;

@@ -233,6 +233,24 @@ impl<P: Platform> Shipped<P> {
         order
     }
 
+    /// Returns the CPU with the longest queue of a few that have tasks which are advertised to all,
+    /// and the length. The few begin at `here` the first `time`, and elsewhere each further time:
+    /// the nearest queues may be equally long while far ones are not.
+    pub(crate) fn crowded_around(&self, state: &State<P>, here: CpuId, time: u32) -> Option<(CpuId, u32)> {
+        if !self.waiting.any_for_all(here) {
+            return None;
+        }
+        let mut sources = self.waiting.all_sources().snapshot();
+        sources.remove(here);
+        let cpus = state.topology.cpus() as u32;
+        // Fibonacci hashing: times next to each other begin far from each other.
+        let far = (u64::from(time) * 0x9E37_79B9 % u64::from(cpus)) as u32;
+        let from = CpuId((here.0 + far) % cpus);
+        // Peeks: hints. The locks decide.
+        let length = |cpu: CpuId| (cpu, state.rqs[cpu].rt.rt_nr_running.peek());
+        sources.common_from(&sources, from).take(CHOICES).map(length).max_by_key(|&(_, length)| length)
+    }
+
     /// Pulls the tasks that are advertised to this CPU. Returns whether there was any.
     fn pull_told(
         &self,

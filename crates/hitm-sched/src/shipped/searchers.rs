@@ -60,6 +60,13 @@ use hitm_topology::{CpuId, MAX_CPUS, Topology};
 /// scaling of yields in `docs/results/benchmarks.md`.
 const CPUS_PER_SEARCHER: usize = 16;
 
+/// Yields after which a CPU looks for the first time whether others have more tasks. Ours: a look
+/// takes lines of up to eight other CPUs, about as much time as ten yields.
+const LOOKS_AFTER: u32 = 1 << 4;
+
+/// Yields at which it looks at least once. The looks take about a hundredth of the time then.
+const LOOKS_OF: u32 = 1 << 10;
+
 /// One searcher in the counts.
 const SEARCHER: u32 = 1 << 16;
 
@@ -84,6 +91,8 @@ described! {
         state: M::Atomic<u32>,
         /// 1 while a task waits here that the CPU has kept for itself. Its own.
         keeps: M::Plain<u32>,
+        /// How often a task has yielded here since the CPU took tasks because of that. Its own.
+        yields: M::Plain<u32>,
     }
 }
 
@@ -110,7 +119,7 @@ pub(crate) enum Call {
 impl<M: Memory> Searchers<M> {
     /// Creates the words of CPUs that are all busy.
     pub(crate) fn new(topology: &Topology) -> Self {
-        let busy = |_| IdleState { state: M::Atomic::new(BUSY), keeps: M::Plain::new(0) };
+        let busy = |_| IdleState { state: M::Atomic::new(BUSY), keeps: M::Plain::new(0), yields: M::Plain::new(0) };
         Self {
             counts: Placed::new(Counts { word: M::Atomic::new(0) }, None, None),
             cpus: PerCpu::new(topology, busy),
@@ -213,6 +222,23 @@ impl<M: Memory> Searchers<M> {
     #[track_caller]
     pub(crate) fn set_keeps(&self, cpu: CpuId, keeps: bool) {
         self.cpus[cpu].keeps.set(u32::from(keeps));
+    }
+
+    /// A task yields at `cpu`, which calls. Returns the number of this time if the CPU should look
+    /// whether others have more tasks: soon at first, and then ever less often.
+    #[track_caller]
+    pub(crate) fn yields(&self, cpu: CpuId) -> Option<u32> {
+        let yields = &self.cpus[cpu].yields;
+        let time = yields.get().wrapping_add(1);
+        yields.set(time);
+        let is_next = if time < LOOKS_OF { time.is_power_of_two() } else { time.is_multiple_of(LOOKS_OF) };
+        (time >= LOOKS_AFTER && is_next).then_some(time)
+    }
+
+    /// `cpu`, which calls, has got tasks at a yield: others may have still more.
+    #[track_caller]
+    pub(crate) fn yields_to_others(&self, cpu: CpuId) {
+        self.cpus[cpu].yields.set(0);
     }
 
     /// Returns whether a task waits at `cpu`, which calls, that it has kept for itself.

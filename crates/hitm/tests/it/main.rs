@@ -51,6 +51,8 @@ mod groups;
 mod real_time_limits;
 #[cfg(not(miri))]
 mod shares;
+#[cfg(not(miri))]
+mod yields;
 
 mod affinity;
 mod hotplug;
