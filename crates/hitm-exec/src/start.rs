@@ -210,8 +210,8 @@ impl Lender {
     }
 }
 
-/// From now on a panic of this library writes its message natively. A simulated write would find the
-/// state of the call that panics, and wait for ever.
+/// From now on a panic of this library writes its message natively. A simulated write would find
+/// the state of the call that panics, and wait for ever.
 fn report_faults() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |fault| {

@@ -159,8 +159,8 @@ pub(crate) fn current() -> Option<&'static Thread> {
     unsafe { thread.as_ref() }
 }
 
-/// This library has found a fault of its own: what its thread still calls is not simulated any more,
-/// as it would find the state of that call.
+/// This library has found a fault of its own: what its thread still calls is not simulated any
+/// more, as it would find the state of that call.
 pub(crate) fn leave_machine() {
     CURRENT.set(std::ptr::null());
 }

@@ -3,9 +3,9 @@
 //!
 //! Here: turns and events. [`access`]: what an access finds and asks for. [`ahead`]: how far a CPU
 //! may run before others have their turn. [`levels`]: which cache serves an access, where caches
-//! have sizes. [`paths`]: what takes time but no line. [`quick`]: the fast path of programs.
-//! [`spinners`]: CPUs that wait for a line to be written. [`stored`]: the fast path where a CPU's own
-//! stores wait. [`stores`]: the way of plain stores to memory.
+//! have sizes. [`paths`]: what takes time but no line. [`quick`]: the fast path of programs, and
+//! [`stored`], where a CPU's own stores wait. [`spinners`]: CPUs that wait for a write to a line.
+//! [`stores`]: the way of plain stores to memory.
 
 mod access;
 mod ahead;

@@ -57,6 +57,7 @@ mod results;
 mod simulated;
 mod site;
 mod stack;
+mod store_buffer;
 mod timeline;
 mod word;
 mod world;

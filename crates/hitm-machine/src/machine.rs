@@ -16,7 +16,6 @@ use crate::clock::Clock;
 use crate::coherence::Kind;
 use crate::config::Config;
 use crate::costs::Costs;
-use crate::cpu::ValueIs;
 use crate::engine::Engine;
 use crate::event_queue::{TIME_END, Turn};
 use crate::faults::FaultCounts;
@@ -25,6 +24,7 @@ use crate::program;
 use crate::results::Results;
 use crate::site::Site;
 use crate::stack::ColouredStack;
+use crate::store_buffer::ValueIs;
 use crate::timeline::Timeline;
 use crate::world::World;
 
@@ -173,9 +173,9 @@ impl Machine {
     }
 
     /// The running CPU executes instructions of the program for `executed` picoseconds, and then
-    /// loads `SIZE` bytes, at `code`, if they are those of an own store that waits for its line, and
-    /// nothing else is to be considered. Returns what the load reads; `None` if it has not happened,
-    /// as with [`pass_quickly`](Self::pass_quickly).
+    /// loads `SIZE` bytes, at `code`, if they are those of an own store that waits for its line,
+    /// and nothing else is to be considered. Returns what the load reads; `None` if it has not
+    /// happened, as with [`pass_quickly`](Self::pass_quickly).
     #[must_use]
     pub fn load_stored<const SIZE: usize>(&self, executed: u64, address: usize, code: usize) -> Option<u128> {
         let mut engine = self.world.engine.quick()?;
@@ -205,7 +205,7 @@ impl Machine {
     /// Outside a machine's CPU.
     pub fn value_came(&self, bits: u128) {
         let cpu = self.world.current.get().expect(program::NO_CPU);
-        // Nobody else borrows the engine while the program's own code runs.
+        // No other code borrows the engine while the program's own code runs.
         let mut engine = self.world.engine.borrow_mut();
         engine.cpus[cpu as usize].stores.value_came(bits);
     }

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use hitm_memory::LINE;
 
 use crate::coherence::Kind;
-use crate::cpu::ValueIs;
 use crate::engine::{Issue, Touch};
 use crate::moved::Arrangement;
 use crate::site::Site;
+use crate::store_buffer::ValueIs;
 pub use crate::word::read_word;
 use crate::world::{World, on_cpu, with_world};
 

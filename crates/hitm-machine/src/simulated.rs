@@ -16,11 +16,11 @@ use hitm_topology::CpuId;
 
 use crate::arena;
 use crate::coherence::Kind;
-use crate::cpu::ValueIs;
 use crate::engine::{Engine, Issue, Touch};
 use crate::moved::Arrangement;
 use crate::race::Races;
 use crate::site::Site;
+use crate::store_buffer::ValueIs;
 use crate::world::{SourcePlace, on_cpu, with_world};
 
 /// The simulated machine that this thread runs.

@@ -120,7 +120,7 @@ impl Directory {
         self.lines[line as usize].under_way > 0
     }
 
-    /// Returns the time before which `line` is granted to nobody else.
+    /// Returns the time before which `line` is granted to no other CPU.
     #[inline]
     #[must_use]
     pub(crate) fn busy_until(&self, line: u32) -> u64 {

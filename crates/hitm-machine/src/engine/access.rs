@@ -7,10 +7,11 @@ use hitm_memory::{LINE, Mode};
 use super::{Engine, Step};
 use crate::account::Part;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
-use crate::cpu::{Forward, LineBytes, ValueIs, Waits};
+use crate::cpu::{LineBytes, Waits};
 use crate::event_queue::Event;
 use crate::faults::Preempted;
 use crate::site::Site;
+use crate::store_buffer::{Forward, ValueIs};
 use crate::word::read_word;
 
 /// What becomes of an access that is issued.

@@ -3,8 +3,9 @@
 
 use super::{Engine, Step, Touch};
 use crate::coherence::Kind;
-use crate::cpu::{Overwritten, Stage, Waits};
+use crate::cpu::{Overwritten, Waits};
 use crate::event_queue::{NEVER, TurnKey};
+use crate::store_buffer::Stage;
 use crate::word::read_word;
 
 /// The bounds of the current CPU's turn, in picoseconds where they are times. They follow from what

@@ -4,15 +4,15 @@
 //! store of its own waits for a line. Such a load gets its bytes from the store, and such a store
 //! stands behind it. Neither asks the directory for anything, so both belong to the
 //! [fast path](super::quick), although there is no permit: the line is not the CPU's, and each
-//! access comes here. The conditions are the same: no switch to another CPU, no call of the host, no
-//! memory from it. If one does not hold, nothing has happened, and the engine makes the access in
-//! the usual way with the same result.
+//! access comes here. The conditions are the same: no switch to another CPU, no call of the host,
+//! no memory from it. If one does not hold, nothing has happened, and the engine makes the access
+//! in the usual way with the same result.
 
 use hitm_memory::Mode;
 
 use super::{Engine, Issue, Touch};
 use crate::coherence::Kind;
-use crate::cpu::Forward;
+use crate::store_buffer::Forward;
 use crate::word::read_word;
 
 impl Engine {
@@ -56,8 +56,8 @@ impl Engine {
         }
     }
 
-    /// The current CPU executes instructions for `executed` picoseconds, and then makes a store to a
-    /// line that an own store has asked for. Whether it did.
+    /// The current CPU executes instructions for `executed` picoseconds, and then makes a store to
+    /// a line that an own store has asked for. Whether it did.
     pub(crate) fn store_stored(&mut self, executed: u64, touch: &Touch) -> bool {
         let Some(line) = self.line_left_to_stores(touch, executed) else { return false };
         let stores = &self.cpus[self.current as usize].stores;

@@ -15,8 +15,9 @@ use hitm_memory::Mode;
 use super::{Engine, Issue, Step, Touch};
 use crate::account::Part;
 use crate::coherence::{AccessId, Kind, Request};
-use crate::cpu::{Stage, Store, ValueIs, Waits};
+use crate::cpu::Waits;
 use crate::event_queue::Event;
+use crate::store_buffer::{Stage, Store, ValueIs};
 use crate::word::write_word;
 
 impl Engine {

@@ -51,7 +51,8 @@ macro_rules! of_size {
 }
 
 impl Code {
-    /// An access has taken the fast path, if it has: then the machine knows the instructions before.
+    /// An access has taken the fast path, if it has: then the machine knows the instructions before
+    /// it.
     fn has_passed(&self, count: &Cell<u64>, passed: bool) -> bool {
         if passed {
             self.owed.set(0);
