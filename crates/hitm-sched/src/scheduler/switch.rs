@@ -145,6 +145,10 @@ impl<P: Platform> Scheduler<P> {
 
     /// Does steps 1 and 2.
     fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) {
+        if why == SwitchReason::Yield {
+            // First: the lock may be released, and the task changed meanwhile.
+            self.even_out(rq, prev);
+        }
         if !self.gives_up(prev, why) {
             match why {
                 // It was woken before it slept. It goes behind its equals, as a thread does that
@@ -157,10 +161,7 @@ impl<P: Platform> Scheduler<P> {
                 SwitchReason::Yield if self.fair.is_fair(&self.state, prev) => {
                     self.fair.let_go_fair(&self.state, rq);
                 }
-                SwitchReason::Yield => {
-                    self.even_out(rq, prev);
-                    self.requeue(rq, prev, false);
-                }
+                SwitchReason::Yield => self.requeue(rq, prev, false),
                 _ => {}
             }
             return;
