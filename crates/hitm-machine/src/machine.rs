@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use corosensei::{Coroutine, CoroutineResult};
-use hitm_memory::{LINE, Span, Time};
+use hitm_memory::{Span, Time};
 use hitm_topology::{CpuId, Topology};
 
 use crate::account::Account;
@@ -101,11 +101,6 @@ enum End {
 type Payload = Box<dyn Any + Send>;
 type VirtualCpu = Coroutine<(), (), Result<(), Payload>, ColouredStack>;
 
-/// Whether an access lies in one line.
-fn is_in_line(address: usize, size: usize) -> bool {
-    address % LINE + size <= LINE
-}
-
 impl Machine {
     /// Makes a machine whose CPUs have not started.
     #[must_use]
@@ -179,7 +174,7 @@ impl Machine {
     #[must_use]
     pub fn load_stored<const SIZE: usize>(&self, executed: u64, address: usize, code: usize) -> Option<u128> {
         let mut engine = self.world.engine.quick()?;
-        self.world.current.get().filter(|_| is_in_line(address, SIZE))?;
+        self.world.current.get().filter(|_| program::is_in_line(address, SIZE))?;
         let touch = program::touch(address, SIZE, Kind::Load, program::NO_VALUE, Site::Code(code));
         engine.load_stored(executed, &touch)
     }
@@ -191,7 +186,7 @@ impl Machine {
     #[must_use]
     pub fn store_stored<const SIZE: usize>(&self, executed: u64, address: usize, code: usize, is_late: bool) -> bool {
         let Some(mut engine) = self.world.engine.quick() else { return false };
-        if self.world.current.get().is_none() || !is_in_line(address, SIZE) {
+        if self.world.current.get().is_none() || !program::is_in_line(address, SIZE) {
             return false;
         }
         let value_is = if is_late { ValueIs::Late } else { ValueIs::Written };
@@ -204,10 +199,8 @@ impl Machine {
     /// # Panics
     /// Outside a machine's CPU.
     pub fn value_came(&self, bits: u128) {
-        let cpu = self.world.current.get().expect(program::NO_CPU);
         // No other code borrows the engine while the program's own code runs.
-        let mut engine = self.world.engine.borrow_mut();
-        engine.cpus[cpu as usize].stores.value_came(bits);
+        self.world.value_came(bits);
     }
 
     /// Ends the permit of the running CPU, if it has one. Whoever keeps a part of its state learns

@@ -54,8 +54,14 @@ pub(crate) const NO_CPU: &str = "a program's accesses are made on a CPU of the m
 /// Of an access that stores nothing by itself.
 pub(crate) const NO_VALUE: (u128, ValueIs) = (0, ValueIs::Held);
 
+/// Whether an access lies in one line.
+#[inline]
+pub(crate) fn is_in_line(address: usize, size: usize) -> bool {
+    address % LINE + size <= LINE
+}
+
 pub(crate) fn touch(address: usize, size: usize, kind: Kind, (value, value_is): (u128, ValueIs), site: Site) -> Touch {
-    debug_assert!(address % LINE + size <= LINE, "an access lies in one line");
+    debug_assert!(is_in_line(address, size), "an access lies in one line");
     let word = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("no program touches address 0");
     Touch { word, size, kind, value, value_is, site }
 }
@@ -99,7 +105,7 @@ pub fn store(address: usize, size: usize, value: Stored, site: Site) -> bool {
 /// The value of the last store, which was made with [`Stored::Later`] and which the machine
 /// keeps.
 pub fn value_came(bits: u128) {
-    on_cpu(|world, cpu| world.engine.borrow_mut().cpus[cpu as usize].stores.value_came(bits)).expect(NO_CPU);
+    with_cpu(|world| world.value_came(bits));
 }
 
 /// A read-modify-write of `size` bytes of one line. Returns when it takes effect: the program

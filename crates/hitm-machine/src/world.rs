@@ -11,6 +11,7 @@ use hitm_memory::{Mapping, PathCost, Span, Time};
 
 use crate::cpu::Waits;
 use crate::engine::{Engine, Issue, Step, Touch};
+use crate::program::NO_CPU;
 use crate::race::Races;
 use crate::site::Site;
 
@@ -179,6 +180,12 @@ impl World {
             }
             issued = self.issue(touch);
         }
+    }
+
+    /// The value of the current CPU's last store, which was not known, is `bits`.
+    pub(crate) fn value_came(&self, bits: u128) {
+        let cpu = self.current.get().expect(NO_CPU);
+        self.engine.borrow_mut().cpus[cpu as usize].stores.value_came(bits);
     }
 
     /// Waits until the current CPU's stores have taken effect.

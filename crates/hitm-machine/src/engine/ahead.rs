@@ -249,9 +249,14 @@ impl Engine {
         not_before <= now
     }
 
+    /// Whether the current CPU's stores stand in its store buffer at `now` for certain.
+    pub(super) fn keeps_stores(&self, now: u64) -> bool {
+        self.acts_at(now) || !self.may_have_stored(now)
+    }
+
     /// Whether the current CPU's own stores decide alone what an access comes to at `now`: they
-    /// stand in its store buffer for certain, and one of them has the bytes that a load wants, or
-    /// has asked for the line of a store.
+    /// stand in its store buffer, and one of them has the bytes that a load wants, or has asked for
+    /// the line of a store.
     pub(super) fn is_left_to_stores(&self, touch: &Touch, line: u32, now: u64) -> bool {
         let stores = &self.cpus[self.current as usize].stores;
         let is_theirs = match touch.kind {
@@ -259,7 +264,7 @@ impl Engine {
             Kind::Store => stores.asked_for(line),
             Kind::Rmw => false,
         };
-        is_theirs && (self.acts_at(now) || !self.may_have_stored(now))
+        is_theirs && self.keeps_stores(now)
     }
 
     /// Whether a store of the current CPU may have got `line` by `now`. One that is not the first

@@ -26,6 +26,7 @@ use crate::account::Part;
 use crate::coherence::Kind;
 use crate::cpu::Overwritten;
 use crate::permit::{LOADS, NOT_STORED, Permit, TALLIES, TO_NEXT};
+use crate::program::is_in_line;
 use crate::records::Records;
 use crate::site::Site;
 use crate::word::read_word;
@@ -166,7 +167,7 @@ impl Engine {
         address: usize,
         code: usize,
     ) -> bool {
-        if address % LINE + SIZE > LINE {
+        if !is_in_line(address, SIZE) {
             return false;
         }
         let place = Permit::place_of(address);

@@ -24,9 +24,9 @@ impl Engine {
         self.has_fast_path && cpu.mode == Mode::User && !cpu.spinning && cpu.operation == 0
     }
 
-    /// The line that `touch` belongs to, if the current CPU's own stores decide alone what it comes
-    /// to after `executed` picoseconds of instructions.
-    fn line_left_to_stores(&self, touch: &Touch, executed: u64) -> Option<u32> {
+    /// The line that `touch` belongs to, if the current CPU's own stores may decide alone what it
+    /// comes to after `executed` picoseconds of instructions: they stand in its store buffer.
+    fn line_behind_stores(&self, touch: &Touch, executed: u64) -> Option<u32> {
         let cpu = &self.cpus[self.current as usize];
         if cpu.stores.is_empty() || !self.quick.is_on() || !self.is_ordinary() || self.is_stuck() {
             return None;
@@ -36,13 +36,13 @@ impl Engine {
             return None;
         }
         let line = self.pages.line_if_cached(touch.address())?;
-        (!self.is_free(line) && self.is_left_to_stores(touch, line, now)).then_some(line)
+        (!self.is_free(line) && self.keeps_stores(now)).then_some(line)
     }
 
     /// The current CPU executes instructions for `executed` picoseconds, and then makes a load of
     /// bytes that an own store has. Returns them; none if the load has not happened.
     pub(crate) fn load_stored(&mut self, executed: u64, touch: &Touch) -> Option<u128> {
-        let line = self.line_left_to_stores(touch, executed)?;
+        let line = self.line_behind_stores(touch, executed)?;
         let cpu = &self.cpus[self.current as usize];
         let forward = cpu.stores.forward(touch.address(), touch.size).filter(|&forward| forward != Forward::Part)?;
         if cpu.window.has_filled(line) {
@@ -59,10 +59,10 @@ impl Engine {
     /// The current CPU executes instructions for `executed` picoseconds, and then makes a store to
     /// a line that an own store has asked for. Whether it did.
     pub(crate) fn store_stored(&mut self, executed: u64, touch: &Touch) -> bool {
-        let Some(line) = self.line_left_to_stores(touch, executed) else { return false };
+        let Some(line) = self.line_behind_stores(touch, executed) else { return false };
         let stores = &self.cpus[self.current as usize].stores;
         let has_room = stores.len() < self.store_places && stores.has_room() && self.records.has_room();
-        if !has_room || !self.records.knows(touch.site) {
+        if !has_room || !stores.asked_for(line) || !self.records.knows(touch.site) {
             return false;
         }
         self.execute(executed);

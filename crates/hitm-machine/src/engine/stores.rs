@@ -63,7 +63,7 @@ impl Engine {
     /// A store of the current CPU behind others that have not taken effect.
     pub(super) fn store_behind(&mut self, touch: &Touch, line: u32) -> Issue {
         let clock = self.clock();
-        if !self.acts_at(clock) && self.may_have_stored(clock) {
+        if !self.keeps_stores(clock) {
             // Whether they still stand before this one is not known yet.
             return self.come_early();
         }

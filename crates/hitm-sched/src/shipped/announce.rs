@@ -216,8 +216,7 @@ impl<P: Platform> Shipped<P> {
     /// asks them. Where CPUs keep wakeups, those of its LLC come first, beginning behind `here`,
     /// and the longest queue of the first few is the very first: it will be halved.
     fn sources_around(&self, state: &State<P>, here: CpuId) -> Vec<CpuId> {
-        let mut sources = self.waiting.all_sources().snapshot();
-        sources.remove(here);
+        let mut sources = self.sources_elsewhere(here);
         if self.searchers.is_none() {
             return sources.iter().collect();
         }
@@ -225,10 +224,9 @@ impl<P: Platform> Shipped<P> {
         let mut order: Vec<CpuId> = sources.common_from(llc, here).collect();
         sources.subtract(llc);
         order.extend(sources.common_from(&sources, here));
-        // Peeks: hints. The locks decide.
-        let length = |&place: &usize| state.rqs[order[place]].rt.rt_nr_running.peek();
-        if let Some(longest) = (0..order.len().min(CHOICES)).max_by_key(length) {
-            order.swap(0, longest);
+        let longest = Self::longest(state, order.iter().copied());
+        if let Some(place) = order.iter().position(|&cpu| longest.is_some_and(|(longest, _)| longest == cpu)) {
+            order.swap(0, place);
         }
         order
     }
@@ -240,15 +238,26 @@ impl<P: Platform> Shipped<P> {
         if !self.waiting.any_for_all(here) {
             return None;
         }
-        let mut sources = self.waiting.all_sources().snapshot();
-        sources.remove(here);
+        let sources = self.sources_elsewhere(here);
         let cpus = state.topology.cpus() as u32;
         // Fibonacci hashing: times next to each other begin far from each other.
         let far = (u64::from(time) * 0x9E37_79B9 % u64::from(cpus)) as u32;
         let from = CpuId((here.0 + far) % cpus);
+        Self::longest(state, sources.common_from(&sources, from))
+    }
+
+    /// Returns the CPUs but `here` with tasks that are advertised to all.
+    fn sources_elsewhere(&self, here: CpuId) -> CpuSet {
+        let mut sources = self.waiting.all_sources().snapshot();
+        sources.remove(here);
+        sources
+    }
+
+    /// Returns the CPU with the longest queue of the first few of `cpus`, and the length.
+    fn longest(state: &State<P>, cpus: impl Iterator<Item = CpuId>) -> Option<(CpuId, u32)> {
         // Peeks: hints. The locks decide.
         let length = |cpu: CpuId| (cpu, state.rqs[cpu].rt.rt_nr_running.peek());
-        sources.common_from(&sources, from).take(CHOICES).map(length).max_by_key(|&(_, length)| length)
+        cpus.take(CHOICES).map(length).max_by_key(|&(_, length)| length)
     }
 
     /// Pulls the tasks that are advertised to this CPU. Returns whether there was any.
