@@ -11,6 +11,7 @@
 //! handle, and those of wakers, other handles and calls. A waker may outlive the task. Then it has
 //! only the cell's memory.
 
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
 use std::mem::{ManuallyDrop, forget, replace};
@@ -49,7 +50,7 @@ struct Body<P: Platform, F: Future> {
 }
 
 /// The functions of a block that know the type of its future. The address is that of a block with
-/// such a future, and comes from [`CellRef::new`].
+/// such a future, and comes from [`Unlaunched::new`].
 pub(crate) struct Operations<P: Platform> {
     /// Polls the future. Returns whether the task has ended. The caller has the use of the future.
     poll: unsafe fn(NonNull<Cell<P>>, &mut Context<'_>) -> bool,
@@ -108,13 +109,13 @@ impl<P: Platform, F: Future> Body<P, F> {
         if polled.is_ok() {
             body.cell.release_deferred(false);
         }
-        let result = match polled {
+        let (value, error) = match polled {
             Ok(Poll::Pending) => return false,
-            Ok(Poll::Ready(value)) => Ok(value),
-            Err(payload) => Err(JoinError::panicked(payload)),
+            Ok(Poll::Ready(value)) => (value, None),
+            Err(payload) => (None, Some(JoinError::panicked(payload))),
         };
         // SAFETY: the caller has the use of the future, and the reference above has ended.
-        unsafe { body.end(result) };
+        unsafe { body.end(value, error) };
         true
     }
 
@@ -122,7 +123,7 @@ impl<P: Platform, F: Future> Body<P, F> {
         // SAFETY: the caller's duty.
         let body = unsafe { Self::of(cell) };
         // SAFETY: the caller has the use of the future.
-        unsafe { body.end(Err(error)) };
+        unsafe { body.end(None, Some(error)) };
     }
 
     unsafe fn take(cell: NonNull<Cell<P>>, result: *mut ()) {
@@ -147,7 +148,7 @@ impl<P: Platform, F: Future> Body<P, F> {
     }
 
     unsafe fn free(cell: NonNull<Cell<P>>) {
-        // SAFETY: `CellRef::new` has made the box, and there is no other reference.
+        // SAFETY: `Unlaunched::new` has made the box, and there is no other reference.
         drop(unsafe { Box::from_raw(cell.cast::<Self>().as_ptr()) });
     }
 
@@ -169,49 +170,71 @@ impl<P: Platform, F: Future> Body<P, F> {
         unsafe { drop_in_place(empty.0) };
     }
 
-    /// Drops the future, then completes the join state. Without a value there is no join handle.
+    /// Drops the future, then completes the join state: with the error, or else the value. There is
+    /// neither if nothing joins the task.
     ///
     /// # Safety
     /// The caller has the use of the future, and no reference to it.
-    unsafe fn end(&self, result: Result<Option<F::Output>, JoinError>) {
+    unsafe fn end(&self, value: Option<F::Output>, error: Option<JoinError>) {
         let cell = &self.cell;
-        cell.begin_end(result.is_err());
+        cell.begin_end(error.is_some());
         // SAFETY: the caller's duty. Unwind safety: the future is gone afterwards.
         let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { self.drop_future() }));
-        let result = match (result, dropped) {
-            (result, Ok(())) => result,
-            (Err(error), Err(payload)) if error.is_panic() => {
-                // The join state reports the first panic.
-                forget(payload);
-                Err(error)
-            }
-            (result, Err(payload)) => {
-                contain(|| drop(result));
-                Err(JoinError::panicked(payload))
+        let error = first_panic(error, dropped.err());
+        let panicked = error.as_ref().is_some_and(JoinError::is_panic);
+        let result = match error {
+            None => value.map(Ok),
+            Some(error) => {
+                contain(|| drop(value));
+                Some(Err(error))
             }
         };
         cell.end_parking();
-        let panicked = result.as_ref().is_err_and(JoinError::is_panic);
-        if let Some(result) = result.transpose() {
-            // SAFETY: until `JoinWord::end`, the caller has the use of the result too.
-            *unsafe { self.stage() } = Stage::Result(result);
+        if let Some(result) = result {
+            // SAFETY: until `JoinWord::end`, the caller has the use of the result too. The stage is
+            // `Gone`, which needs no drop.
+            unsafe { self.stage.get().write(Stage::Result(result)) };
         }
-        cell.set_ended();
-        match cell.join.end() {
-            End::Nothing => {}
-            End::Wake => {
-                // SAFETY: the word gives the place to the task.
-                let waker = unsafe { cell.place() }.take();
-                contain(|| waker.map_or((), Waker::wake));
-            }
-            End::Drop => {
-                // SAFETY: the word gives the result to the task.
-                let result = replace(unsafe { self.stage() }, Stage::Gone);
-                contain(|| drop(result));
-            }
-        }
+        // SAFETY: the caller's duty, and the result has come. The address is of the whole block.
+        unsafe { tell_joiner(NonNull::from(self).cast::<Cell<P>>()) };
         if panicked {
             cell.note_panic();
+        }
+    }
+}
+
+/// Returns the error of a task that ended with `error` and whose future's destructor panicked with
+/// `payload`. The join state reports the first panic.
+fn first_panic(error: Option<JoinError>, payload: Option<Box<dyn Any + Send>>) -> Option<JoinError> {
+    match (error, payload) {
+        (Some(error), Some(payload)) if error.is_panic() => {
+            forget(payload);
+            Some(error)
+        }
+        (_, Some(payload)) => Some(JoinError::panicked(payload)),
+        (error, None) => error,
+    }
+}
+
+/// Tells the joiner of the block's task that the task has ended.
+///
+/// # Safety
+/// The address came from [`CellRef::into_raw`]. The caller had the use of the future, which is gone,
+/// and has that of the result.
+unsafe fn tell_joiner<P: Platform>(block: NonNull<Cell<P>>) {
+    // SAFETY: the block lives.
+    let cell = unsafe { block.as_ref() };
+    cell.set_ended();
+    match cell.join.end() {
+        End::Nothing => {}
+        End::Wake => {
+            // SAFETY: the word gives the place to the task.
+            let waker = unsafe { cell.place() }.take();
+            contain(|| waker.map_or((), Waker::wake));
+        }
+        End::Drop => {
+            // SAFETY: the word gives the result to the task.
+            contain(|| unsafe { (cell.operations.drop_result)(block) });
         }
     }
 }
@@ -257,18 +280,30 @@ impl References {
     }
 }
 
-impl<P: Platform> CellRef<P> {
+/// The block of a task that was not spawned yet: nothing else has a reference.
+pub(crate) struct Unlaunched<P: Platform>(CellRef<P>);
+
+impl<P: Platform> Unlaunched<P> {
     /// Makes the block of a task.
-    pub(crate) fn new<F>(runtime: RuntimeId, id: TaskId, kept: Option<Box<Kept>>, future: F) -> Self
+    pub(crate) fn new<F>(runtime: RuntimeId, future: F) -> Self
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let cell = Cell::new(runtime, id, kept, Body::<P, F>::OPERATIONS);
+        let cell = Cell::new(runtime, Body::<P, F>::OPERATIONS);
         let body = Box::new(Body { cell, stage: UnsafeCell::new(Stage::Future(future)) });
-        Self(NonNull::from(Box::leak(body)).cast())
+        Self(CellRef(NonNull::from(Box::leak(body)).cast()))
     }
 
+    /// Gives the task its id, and what it keeps of its options.
+    pub(crate) fn launch(mut self, id: TaskId, kept: Option<Box<Kept>>) -> CellRef<P> {
+        // SAFETY: the address is that of a block, which lives, and there is no other reference.
+        unsafe { self.0.0.as_mut() }.launch(id, kept);
+        self.0
+    }
+}
+
+impl<P: Platform> CellRef<P> {
     /// Gives the reference away as an address.
     pub(crate) fn into_raw(self) -> NonNull<Cell<P>> {
         ManuallyDrop::new(self).0
@@ -431,7 +466,7 @@ mod tests {
     use crate::table::Running;
 
     fn block<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> (CellRef<Native>, Handle<T>) {
-        let cell = CellRef::new(RuntimeId::none(), TaskId(0), None, future);
+        let cell = Unlaunched::new(RuntimeId::none(), future).launch(TaskId(0), None);
         (cell.clone(), Box::pin(JoinHandle::new(cell)))
     }
 

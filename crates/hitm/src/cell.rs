@@ -32,6 +32,7 @@ use crate::join_word::JoinWord;
 use crate::options::Kept;
 use crate::roles::Role;
 use crate::runtime::{Handle, Inner};
+use crate::spawn::REFUSED;
 use crate::sync::pi_chain::TaskPi;
 use crate::sync::pi_mutex::Deferred;
 use crate::table::Running;
@@ -122,21 +123,17 @@ impl<P: Platform> Cell<P> {
         (!self.in_use.swap(true, Ordering::Acquire)).then_some(InUse(self))
     }
 
-    pub(crate) fn new(
-        runtime: RuntimeId,
-        id: TaskId,
-        kept: Option<Box<Kept>>,
-        operations: &'static Operations<P>,
-    ) -> Self {
+    /// Makes the cell of a task that was not spawned yet.
+    pub(crate) fn new(runtime: RuntimeId, operations: &'static Operations<P>) -> Self {
         Self {
             references: References::new(),
             operations,
             runtime,
-            kept,
+            kept: None,
             rare: OnceLock::new(),
             place: UnsafeCell::new(None),
             slice: AtomicU64::new(SLICE.as_picos()),
-            id,
+            id: REFUSED,
             holders: AtomicU32::new(1),
             join: JoinWord::new(),
             in_use: AtomicBool::new(false),
@@ -146,6 +143,12 @@ impl<P: Platform> Cell<P> {
             defers: AtomicBool::new(false),
             leave: AtomicU8::new(Leave::Block as u8),
         }
+    }
+
+    /// Gives the task its id, and what it keeps of its options.
+    pub(crate) fn launch(&mut self, id: TaskId, kept: Option<Box<Kept>>) {
+        self.id = id;
+        self.kept = kept;
     }
 
     pub(crate) fn kept(&self) -> Option<&Kept> {

@@ -22,7 +22,7 @@ use std::sync::atomic::{Ordering, fence};
 use hitm_memory::{Interrupts, Platform};
 use hitm_sched::{Attributes, TaskId, WakeHint};
 
-use crate::body::CellRef;
+use crate::body::{CellRef, Unlaunched};
 use crate::cell::Cell;
 use crate::group::Group;
 use crate::join::{JoinError, JoinHandle};
@@ -66,6 +66,12 @@ impl<P: Platform> Handle<P> {
         let options = options.into();
         #[cfg(feature = "tracing")]
         let future = crate::trace::within_span(&options, future);
+        JoinHandle::new(self.launch(Unlaunched::new(self.0.number, future), options))
+    }
+
+    /// Spawns the task of a block. Here is all of a spawn that does not know the future's type: each
+    /// type would have a copy of its own.
+    fn launch(&self, block: Unlaunched<P>, options: SpawnOptions) -> CellRef<P> {
         if let Some(role) = options.role {
             self.check_role(role);
         }
@@ -80,7 +86,7 @@ impl<P: Platform> Handle<P> {
         let runtime = &*self.0;
         let (cell, start) = runtime.system_call(|| {
             let id = runtime.operations.prepare(&attributes);
-            let cell = CellRef::new(runtime.number, id.unwrap_or(REFUSED), kept, future);
+            let cell = block.launch(id.unwrap_or(REFUSED), kept);
             let start = runtime.admit(&cell, id.is_some());
             (cell, start)
         });
@@ -96,7 +102,7 @@ impl<P: Platform> Handle<P> {
                 let _last = cell.release();
             }
         }
-        JoinHandle::new(cell)
+        cell
     }
 
     fn check_role(&self, role: Role) {
@@ -126,8 +132,8 @@ impl<P: Platform> Handle<P> {
     }
 }
 
-/// The id of a task that was refused: no task has it.
-const REFUSED: TaskId = TaskId(u32::MAX);
+/// The id of a task that was refused, and of one that was not spawned yet: no task has it.
+pub(crate) const REFUSED: TaskId = TaskId(u32::MAX);
 
 /// What becomes of a new task.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -102,16 +102,26 @@ where
     F: Future<Output = R> + Send + 'static,
     R: Finally,
 {
-    let _here = Here(("native threads", threads, mitigation));
+    let (runtime, _here) = native_runtime(threads, mitigation);
+    let result = runtime.run(case);
+    end_native(runtime);
+    result_of(result).check();
+}
+
+/// Makes a native runtime, and what prints its parameters if the case panics.
+fn native_runtime(threads: usize, mitigation: &str) -> (NativeRuntime, Here<impl fmt::Debug + use<>>) {
+    let here = Here(("native threads", threads, mitigation.to_owned()));
     let topology = Arc::new(hitm_topology::parse(&format!("core:{threads} pu:1")).expect("a machine"));
     let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
     let runtime = NativeRuntime::builder().topology(topology).mitigation(&mitigation).build().expect("threads");
+    (runtime, here)
+}
+
+/// Ends a native runtime and checks its final state.
+fn end_native(runtime: NativeRuntime) {
     let handle = runtime.handle().clone();
-    let result = runtime.run(case);
     drop(runtime);
     check_scheduler(&handle);
-    drop(handle);
-    result_of(result).check();
 }
 
 /// Returns the message of a panic.
@@ -200,6 +210,11 @@ mod simulated {
         })
     }
 
+    /// Runs a case in every setup. Cases are many, and each has a copy only of what depends on it.
+    fn each_setup(run: &mut dyn FnMut(Setup)) {
+        setups().for_each(run);
+    }
+
     /// A finished simulated run.
     pub(crate) struct Ran<R> {
         pub(crate) result: R,
@@ -221,7 +236,7 @@ mod simulated {
         F: Future<Output = R> + Send + 'static,
         R: Finally,
     {
-        setups().for_each(|setup| simulate(setup, case).result.check());
+        each_setup(&mut |setup| simulate(setup, case).result.check());
     }
 
     /// Runs a case on a simulated machine; shuts the runtime down when the case has ended.
@@ -242,6 +257,30 @@ mod simulated {
         F: Future<Output = R> + Send + 'static,
         R: Send + 'static,
     {
+        let result = Arc::new(Mutex::new(None));
+        let (slot, case) = (result.clone(), RefCell::new(Some(case)));
+        let results = run(
+            setup,
+            Box::new(move |runtime| {
+                let case = case.borrow_mut().take().expect("CPU 0 starts once");
+                let (stops, main) = (Stops(runtime.clone()), case(runtime.clone()));
+                let main = runtime.spawn((), async move {
+                    let _stops = stops;
+                    main.await
+                });
+                *slot.lock().expect("no holder panics") = Some(main);
+            }),
+        )?;
+        let mut main = result.lock().expect("no holder panics").take().expect("CPU 0 has started it");
+        let Poll::Ready(result) = Pin::new(&mut main).poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("the CPUs have left and the case has not ended");
+        };
+        drop(main);
+        Ok(Ran { result: result_of(result), results })
+    }
+
+    /// Runs a simulated machine on which CPU 0 calls `start` first, and checks it at its end.
+    fn run(setup: Setup, start: Box<dyn Fn(&Handle<Simulated>)>) -> Result<Results, Stalled> {
         let topology = Arc::new(hitm_topology::parse(setup.machine).expect("a machine"));
         let mut costs = Costs::of(&topology, setup.costs);
         if setup.cores_shared_for_nothing {
@@ -256,28 +295,16 @@ mod simulated {
             handle.diagnostics().stats().keep_journal();
         }
         let _here = Here(setup);
-        let result = Arc::new(Mutex::new(None));
-        let (runtime, slot, case) = (handle.clone(), result.clone(), RefCell::new(Some(case)));
+        let runtime = handle.clone();
         machine.run(move |cpu| {
             if cpu.0 == 0 {
-                let case = case.borrow_mut().take().expect("CPU 0 starts once");
-                let (stops, main) = (Stops(runtime.clone()), case(runtime.clone()));
-                let main = runtime.spawn((), async move {
-                    let _stops = stops;
-                    main.await
-                });
-                *slot.lock().expect("no holder panics") = Some(main);
+                start(&runtime);
             }
             runtime.run_cpu(cpu);
         })?;
         machine.check();
         assert_eq!(machine.races(), [""; 0]);
         check_scheduler(&handle);
-        let mut main = result.lock().expect("no holder panics").take().expect("CPU 0 has started it");
-        let Poll::Ready(result) = Pin::new(&mut main).poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("the CPUs have left and the case has not ended");
-        };
-        drop(main);
-        Ok(Ran { result: result_of(result), results: machine.results() })
+        Ok(machine.results())
     }
 }
