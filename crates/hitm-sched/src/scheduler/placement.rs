@@ -27,6 +27,7 @@ impl<P: Platform> Scheduler<P> {
     pub(crate) fn select(&self, id: TaskId, cpu: CpuId, flags: WakeFlags) -> CpuId {
         if self.fair.is_fair(&self.state, id) {
             return match flags {
+                WakeFlags::New(_) if self.keeps_wakeups() => newcomer::select_of_few(&self.state, &self.rd, id, cpu),
                 WakeFlags::New(_) => newcomer::select_new(&self.state, &self.rd, id, cpu),
                 WakeFlags::Woken(hint) => self.fair.select_fair(&self.state, &self.rd, id, cpu, hint),
             };

@@ -139,10 +139,13 @@ impl<P: Platform> Scheduler<P> {
     /// released meanwhile.
     pub(super) fn even_out(&self, rq: &mut RqGuard<'_, P>, curr: TaskId) {
         let (Some(searchers), Some(own)) = (self.searchers(), self.shipped()) else { return };
+        if self.fair.is_fair(&self.state, curr) {
+            return;
+        }
         let Some(time) = searchers.yields(rq.cpu) else { return };
         let prio = self.state.tasks.get(curr).prio();
         let may_take = |rq: &RqGuard<'_, P>| rq.highest() == prio && rq.online.get() != 0 && !rq.needs_resched();
-        if !prio.is_real_time() || !may_take(rq) || self.fair.groups.has_real_time_limits() {
+        if !may_take(rq) || self.fair.groups.has_real_time_limits() {
             return;
         }
         // More than twice as many tasks as here.

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use expect_test::expect;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::{Attributes, Count, Nice, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId, WakeHint};
+use hitm_sched::{
+    Attributes, Count, Mitigation, Nice, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId, WakeHint,
+};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, fair};
@@ -156,6 +158,25 @@ fn in_a_busy_llc_only_who_would_wait_for_long_looks_for_another_cpu() {
     // v6.0's search examines no CPU, however long the task would wait.
     assert_eq!(found("idle-util"), [0, 0]);
     assert_eq!(found("idle-merged"), [3, 3]);
+}
+
+/// A bench on which CPUs keep the tasks that their own tasks wake, as natively.
+fn keeping(topology: &str) -> Bench {
+    let shipped = Mitigation::parse("shipped").expect("a mitigation").keeping_wakeups(true);
+    Bench::with(topology, true, |topology| shipped.scheduler(topology))
+}
+
+#[test]
+fn where_wakeups_are_kept_a_new_task_looks_at_few_queues() {
+    // Each queue in turn, and no queue twice while others have less.
+    let bench = keeping("pack:2 l3:2 core:4 pu:2");
+    let begun: Vec<u32> = (0..40).map(|_| bench.start(0..32).0).collect();
+    let expect: Vec<u32> = (1..32).chain([0]).chain(1..9).collect();
+    assert_eq!(begun, expect);
+    let probes = bench.sched.stats().sum(Count::Probe);
+    assert_eq!(probes, 32 + 8 * 8, "one for each idle CPU, and eight for each task that finds none");
+    // Of the CPUs that it may use, the least loaded.
+    assert_eq!([(); 3].map(|()| bench.start([8, 11, 12]).0), [11, 12, 8]);
 }
 
 /// Returns where this many tasks begin that CPU 0 creates one after the other.
