@@ -11,18 +11,20 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hitm_memory::Native;
 
+use crate::host::RuntimeId;
 use crate::interval::Interval;
 use crate::join::JoinHandle;
 use crate::options::SpawnOptions;
-use crate::runtime::Handle;
-use crate::time::Elapsed;
+use crate::runtime::{Handle, Inner};
+use crate::time::{Alarm, Elapsed, first_of};
 
 thread_local! {
     /// In an `Rc`: a function that only calls the runtime copies that, and does not write the count
@@ -163,9 +165,31 @@ where
 /// When the thread belongs to no runtime.
 #[track_caller]
 pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send + use<> {
-    let handle = Handle::current();
-    let deadline = handle.now() + duration.into();
-    async move { handle.sleep_until(deadline).await }
+    let handle = here();
+    Sleeping { runtime: handle.0.number, alarm: Alarm::new(handle.now() + duration.into()) }
+}
+
+/// A sleep on the runtime of a thread. It knows the runtime by number: a handle would be counted, on
+/// a line that all CPUs write. If the runtime ends first, the sleep never does.
+struct Sleeping {
+    runtime: RuntimeId,
+    alarm: Alarm,
+}
+
+impl Future for Sleeping {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let polled = self.runtime.with(|runtime: &Inner<Native>| self.alarm.poll(runtime, context));
+        polled.unwrap_or(Poll::Pending)
+    }
+}
+
+impl Drop for Sleeping {
+    fn drop(&mut self) {
+        // Without the runtime there is no queue to leave.
+        _ = self.runtime.with(|runtime: &Inner<Native>| self.alarm.cancel(runtime));
+    }
 }
 
 /// Sleeps until `deadline`; returns at once when it has passed.
@@ -185,7 +209,7 @@ pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send + use<>
 /// # Panics
 /// When the thread belongs to no runtime.
 pub async fn timeout<F: Future>(patience: Duration, future: F) -> Result<F::Output, Elapsed> {
-    Handle::current().timeout(patience, future).await
+    first_of(future, sleep(patience)).await
 }
 
 /// Waits for `future`, but no longer than until `deadline`. A server gives each request its
@@ -242,11 +266,6 @@ pub fn task_name() -> Option<Arc<str>> {
 }
 
 /// Returns the runtime if the caller is one of its tasks.
-pub(crate) fn in_task() -> Option<Handle<Native>> {
-    Some(Handle::clone(&*task_here()?))
-}
-
-/// The same, for what only calls it.
-fn task_here() -> Option<Rc<Handle<Native>>> {
+pub(crate) fn task_here() -> Option<Rc<Handle<Native>>> {
     try_here().filter(|handle| handle.task_id().is_some())
 }

@@ -4,6 +4,8 @@
 //! thread. Here the CPU goes offline for the time, so that the scheduler moves its tasks to the
 //! other CPUs.
 
+use std::rc::Rc;
+
 use hitm_memory::Native;
 
 use crate::runtime::Handle;
@@ -26,13 +28,13 @@ use crate::runtime::Handle;
 /// offline by [`Handle::set_offline`] while its task runs is online afterwards.
 pub fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
     /// Takes the CPU back, also when `f` panics.
-    struct Back(Handle<Native>, hitm_topology::CpuId);
+    struct Back(Rc<Handle<Native>>, hitm_topology::CpuId);
     impl Drop for Back {
         fn drop(&mut self) {
             self.0.set_online(self.1);
         }
     }
-    let Some(handle) = crate::ambient::in_task() else { return f() };
+    let Some(handle) = crate::ambient::task_here() else { return f() };
     let cpu = handle.0.current_cpu();
     let has_bound = handle.0.locals[cpu.index()].bound_tasks().has_any();
     let _back = (!has_bound && handle.set_offline(cpu)).then(|| Back(handle, cpu));

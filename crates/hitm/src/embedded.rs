@@ -141,7 +141,7 @@ impl Embedded {
     /// Runs `f` with this thread as the CPU.
     fn as_cpu<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         assert!(
-            crate::ambient::in_task().is_none() && !self.handle.0.host.is_inside(),
+            crate::ambient::task_here().is_none() && !self.handle.0.host.is_inside(),
             "a task must not block its CPU: await instead of polling an embedded runtime"
         );
         let (handle, pool) = (self.handle.clone(), self.pool.clone());

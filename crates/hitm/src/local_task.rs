@@ -86,7 +86,7 @@ where
     F: Future + 'static,
     F::Output: Send + 'static,
 {
-    let handle = crate::ambient::in_task().expect("only a task may spawn a task on its own CPU");
+    let handle = crate::ambient::task_here().expect("only a task may spawn a task on its own CPU");
     let cpu = Native::current_cpu();
     let bound = handle.0.locals[cpu.index()].bound_tasks().enter();
     let options = SpawnOptions { cpus: Some(CpuSet::from_iter([cpu])), ..handle.inherited() };

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use hitm_memory::{Interrupts, Platform, Span, Time};
 use hitm_topology::CpuId;
 
-use crate::runtime::Handle;
+use crate::runtime::{Handle, Inner};
 
 /// A deadline and its arrival number: sleeps with equal deadlines end in the order in which they
 /// began.
@@ -88,8 +88,14 @@ impl Timers {
 #[must_use = "nothing sleeps until it is awaited"]
 pub struct Sleep<'a, P: Platform> {
     runtime: &'a Handle<P>,
+    alarm: Alarm,
+}
+
+/// One wait for a deadline, for a future that knows its runtime.
+#[derive(Debug)]
+pub(crate) struct Alarm {
     deadline: Time,
-    /// The CPU where the sleep is registered, and its key there.
+    /// The CPU where the wait is registered, and its key there.
     registered: Option<(CpuId, Key)>,
 }
 
@@ -127,7 +133,7 @@ impl<P: Platform> Handle<P> {
 
     /// Sleeps until `deadline`; returns at once when it has passed.
     pub fn sleep_until(&self, deadline: Time) -> Sleep<'_, P> {
-        Sleep { runtime: self, deadline, registered: None }
+        Sleep { runtime: self, alarm: Alarm::new(deadline) }
     }
 
     /// Waits for `future`, but no longer than `patience`, and returns its output. The future is
@@ -150,22 +156,29 @@ impl<P: Platform> Handle<P> {
     /// # Errors
     /// [`Elapsed`] when the time passes first.
     pub async fn timeout<F: Future>(&self, patience: impl Into<Span>, future: F) -> Result<F::Output, Elapsed> {
-        let (mut future, mut over) = (pin!(future), pin!(self.sleep(patience)));
-        poll_fn(|context| {
-            if let Poll::Ready(value) = future.as_mut().poll(context) {
-                return Poll::Ready(Ok(value));
-            }
-            over.as_mut().poll(context).map(|()| Err(Elapsed))
-        })
-        .await
+        first_of(future, self.sleep(patience)).await
     }
 }
 
-impl<P: Platform> Future for Sleep<'_, P> {
-    type Output = ();
+/// Waits for `future`, but no longer than for `over`.
+pub(crate) async fn first_of<F: Future>(future: F, over: impl Future<Output = ()>) -> Result<F::Output, Elapsed> {
+    let (mut future, mut over) = (pin!(future), pin!(over));
+    poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        over.as_mut().poll(context).map(|()| Err(Elapsed))
+    })
+    .await
+}
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let runtime = &*self.runtime.0;
+impl Alarm {
+    pub(crate) fn new(deadline: Time) -> Self {
+        Self { deadline, registered: None }
+    }
+
+    /// Waits for the deadline on `runtime`, the same one in each poll.
+    pub(crate) fn poll<P: Platform>(&mut self, runtime: &Inner<P>, context: &Context<'_>) -> Poll<()> {
         if let Some((cpu, key)) = self.registered {
             P::settle();
             if runtime.locals[cpu.index()].timers.renew(key, context.waker().clone()) {
@@ -197,20 +210,34 @@ impl<P: Platform> Future for Sleep<'_, P> {
         }));
         Poll::Pending
     }
+
+    /// Ends the wait on `runtime`, that of its polls.
+    pub(crate) fn cancel<P: Platform>(&mut self, runtime: &Inner<P>) {
+        if let Some((cpu, key)) = self.registered.take() {
+            P::settle();
+            // The timer stays set and expires once without work.
+            drop(runtime.locals[cpu.index()].timers.remove(key));
+        }
+    }
+}
+
+impl<P: Platform> Future for Sleep<'_, P> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let runtime = self.runtime;
+        self.alarm.poll(&runtime.0, context)
+    }
 }
 
 impl<P: Platform> Drop for Sleep<'_, P> {
     fn drop(&mut self) {
-        if let Some((cpu, key)) = self.registered {
-            P::settle();
-            // The timer stays set and expires once without work.
-            drop(self.runtime.0.locals[cpu.index()].timers.remove(key));
-        }
+        self.alarm.cancel(&self.runtime.0);
     }
 }
 
 impl<P: Platform> fmt::Debug for Sleep<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep").field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("Sleep").field("deadline", &self.alarm.deadline).finish_non_exhaustive()
     }
 }

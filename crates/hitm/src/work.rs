@@ -197,8 +197,11 @@ impl<P: Platform> fmt::Debug for YieldNow<'_, P> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
+    use std::future::{Future, pending, poll_fn};
+    use std::pin::Pin;
     use std::sync::Arc;
+    use std::task::{Context, Waker};
+    use std::time::{Duration, Instant};
 
     use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
     use hitm_memory::Time;
@@ -224,21 +227,49 @@ mod tests {
         machine.enter(|| check_references(&Handle::<Simulated>::new(topology, &Mitigation::shipped(), None)));
     }
 
+    type Waits = Pin<Box<dyn Future<Output = ()>>>;
+
     /// The same of the functions without a handle, while they wait.
     #[test]
-    fn a_yield_without_a_handle_leaves_the_references_alone() {
+    fn who_waits_without_a_handle_leaves_the_references_alone() {
+        const SHORT: Duration = Duration::from_millis(1);
         let runtime = NativeRuntime::with_cpus(1).expect("a thread");
-        let counts = runtime.block_on(async {
+        runtime.block_on(async {
             let count = || Arc::strong_count(&Handle::current().0);
+            // The thread has its own reference from its first task on.
+            crate::spawn(async {}).await.expect("it ends");
             let before = count();
-            let mut future = std::pin::pin!(crate::yield_now());
-            let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await;
-            let meanwhile = count();
-            future.await;
+            let futures: [fn() -> Waits; 3] = [
+                || Box::pin(crate::yield_now()),
+                || Box::pin(crate::sleep(SHORT)),
+                || Box::pin(async { _ = crate::timeout(SHORT, pending::<()>()).await }),
+            ];
+            for (index, make) in futures.into_iter().enumerate() {
+                let mut future = make();
+                let waits = poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await;
+                assert!(waits, "future {index}");
+                assert_eq!(count(), before, "future {index}");
+                future.await;
+            }
             crate::checkpoint().await;
-            assert!(first, "it yields once");
-            [before, meanwhile]
+            assert_eq!(count(), before);
         });
-        assert_eq!(counts[0], counts[1]);
+    }
+
+    #[test]
+    fn a_sleep_is_one_of_the_runtime_where_it_was_made_and_may_outlive_it() {
+        let [here, there] = [(); 2].map(|()| NativeRuntime::with_cpus(1).expect("a thread"));
+        let sleep = |runtime: &NativeRuntime| {
+            let _entered = runtime.handle().enter();
+            Box::pin(crate::sleep(Duration::from_millis(1)))
+        };
+        let start = Instant::now();
+        let there_sleeps = sleep(&there);
+        here.block_on(here.handle().spawn((), there_sleeps)).expect("it ends");
+        assert!(start.elapsed() >= Duration::from_millis(1));
+        let mut left = [sleep(&there), sleep(&there)];
+        assert!(left[0].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(there);
+        assert!(left[1].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "nothing ends it");
     }
 }

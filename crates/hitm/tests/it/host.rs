@@ -279,8 +279,11 @@ mod simulated {
         Ok(Ran { result: result_of(result), results })
     }
 
+    /// What CPU 0 does before it runs tasks.
+    type Start = Box<dyn Fn(&Handle<Simulated>)>;
+
     /// Runs a simulated machine on which CPU 0 calls `start` first, and checks it at its end.
-    fn run(setup: Setup, start: Box<dyn Fn(&Handle<Simulated>)>) -> Result<Results, Stalled> {
+    fn run(setup: Setup, start: Start) -> Result<Results, Stalled> {
         let topology = Arc::new(hitm_topology::parse(setup.machine).expect("a machine"));
         let mut costs = Costs::of(&topology, setup.costs);
         if setup.cores_shared_for_nothing {
