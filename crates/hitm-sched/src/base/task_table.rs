@@ -12,40 +12,47 @@ use crate::base::numbers::{TASKS_MAX, TaskId};
 use crate::base::task::Task;
 use crate::base::weight::Nice;
 
-/// A task's words and its affinity.
-#[derive(Debug)]
-struct Slot<M: Memory> {
-    task: Placed<M, Task<M>>,
-    allowed: CpuMask<M>,
-    /// Created when a task of this number is fair for the first time.
-    fair: OnceLock<Placed<M, FairTask<M>>>,
-}
-
-/// Slots per chunk of the table.
+/// Numbers per chunk of the table.
 const CHUNK: usize = 256;
 
-type Chunk<M> = Box<[OnceLock<Slot<M>>; CHUNK]>;
+/// What there is by number, each at its first need. It is never freed, but used again.
+type Places<T> = Box<[OnceLock<T>; CHUNK]>;
 
-fn new_chunk<M: Memory>() -> Chunk<M> {
-    let slots: Box<[OnceLock<Slot<M>>]> = (0..CHUNK).map(|_| OnceLock::new()).collect();
-    slots.try_into().expect("as many as a chunk has")
+fn new_places<T>() -> Places<T> {
+    let places: Box<[OnceLock<T>]> = (0..CHUNK).map(|_| OnceLock::new()).collect();
+    places.try_into().unwrap_or_else(|_| unreachable!("as many as a chunk has"))
 }
 
-/// The table of all tasks. A slot is created when it is first needed. It is never freed, but used
-/// again.
+/// A part of the table. A look-up wants one of the three, and is among the most frequent operations
+/// of the scheduler: each is a word and a pointer, side by side with those of other tasks.
+#[derive(Debug)]
+struct Chunk<M: Memory> {
+    tasks: Places<Placed<M, Task<M>>>,
+    allowed: Places<CpuMask<M>>,
+    /// Of numbers that a fair task has had.
+    fair: Places<Placed<M, FairTask<M>>>,
+}
+
+impl<M: Memory> Chunk<M> {
+    fn new() -> Self {
+        Self { tasks: new_places(), allowed: new_places(), fair: new_places() }
+    }
+}
+
+/// The table of all tasks.
 #[derive(Debug)]
 pub(crate) struct TaskTable<M: Memory> {
-    /// The slots of the first numbers. They are given out first, so nearly all look-ups end here.
+    /// The first numbers. They are given out first, so nearly all look-ups end here.
     first: Chunk<M>,
     /// The others, by chunk. The first of these chunks is never made.
     chunks: Box<[OnceLock<Chunk<M>>]>,
-    slots: IdAllocator<M, Slots>,
+    numbers: IdAllocator<M, Numbers>,
 }
 
 #[derive(Debug)]
-enum Slots {}
+enum Numbers {}
 
-impl Numbered for Slots {
+impl Numbered for Numbers {
     const OBJECT: &'static str = "task_table";
     const LOCK: &'static str = "taken when the free numbers of an LLC run out or become many";
     const PLURAL: &'static str = "tasks";
@@ -56,33 +63,35 @@ impl Numbered for Slots {
 impl<M: Memory> TaskTable<M> {
     pub(crate) fn new(topology: &Topology) -> Self {
         let chunks = (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Self { first: new_chunk(), chunks, slots: IdAllocator::new(topology) }
+        Self { first: Chunk::new(), chunks, numbers: IdAllocator::new(topology) }
     }
 
+    /// Returns what `id` has in one part of its chunk, if it was made.
     #[inline]
-    fn slot(&self, id: TaskId) -> &Slot<M> {
-        self.made(id).expect("a task that was made")
-    }
-
-    /// Returns the slot of `id`, if a task of that number ever existed.
-    #[inline]
-    fn made(&self, id: TaskId) -> Option<&Slot<M>> {
+    fn made<'a, T>(&'a self, id: TaskId, part: impl Fn(&'a Chunk<M>) -> &'a Places<T>) -> Option<&'a T> {
         let index = id.0 as usize;
-        match self.first.get(index) {
-            Some(slot) => slot.get(),
-            None => self.chunks[index / CHUNK].get()?[index % CHUNK].get(),
+        if index < CHUNK {
+            return part(&self.first)[index].get();
         }
+        part(self.chunks[index / CHUNK].get()?)[index % CHUNK].get()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: TaskId) -> &Task<M> {
-        &self.slot(id).task
+        self.made(id, |chunk| &chunk.tasks).expect("a task that was made")
     }
 
     /// Returns the CPUs where `id` may run.
     #[inline]
     pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
-        &self.slot(id).allowed
+        self.made(id, |chunk| &chunk.allowed).expect("a task that was made")
+    }
+
+    /// Returns the chunk of a number, which is made if there is none, and its place there.
+    fn chunk(&self, id: TaskId) -> (&Chunk<M>, usize) {
+        let index = id.0 as usize;
+        let chunk = if index < CHUNK { &self.first } else { self.chunks[index / CHUNK].get_or_init(Chunk::new) };
+        (chunk, index % CHUNK)
     }
 
     /// Creates a task that is on no queue, as if it slept on `cpu`, and that cannot be woken yet.
@@ -94,26 +103,19 @@ impl<M: Memory> TaskTable<M> {
         cpu: CpuId,
         here: CpuId,
     ) -> Option<TaskId> {
-        let id = TaskId(self.slots.try_take(here)?);
-        let index = id.0 as usize;
-        let place = match self.first.get(index) {
-            Some(place) => place,
-            None => &self.chunks[index / CHUNK].get_or_init(new_chunk)[index % CHUNK],
-        };
-        let slot = place.get_or_init(|| Slot {
-            task: Placed::new(Task::new(), Some(index), Some(topology.cpu(cpu).node)),
-            allowed: CpuMask::new("task_cpus_mask", Some(index), topology, &CpuSet::new()),
-            fair: OnceLock::new(),
-        });
-        let task = &slot.task;
-        slot.allowed.store(&attributes.allowed);
+        let id = TaskId(self.numbers.try_take(here)?);
+        let (number, (chunk, place)) = (Some(id.0 as usize), self.chunk(id));
+        let task = chunk.tasks[place].get_or_init(|| Placed::new(Task::new(), number, Some(topology.cpu(cpu).node)));
+        let allowed =
+            chunk.allowed[place].get_or_init(|| CpuMask::new("task_cpus_mask", number, topology, &CpuSet::new()));
+        allowed.store(&attributes.allowed);
         task.cpu.set(cpu.0);
         task.prio.set(attributes.prio.0);
         task.cpus_allowed_count.set(attributes.allowed.len() as u32);
         task.set_policy(attributes.policy, false);
         if let Some(nice) = attributes.policy.nice() {
             self.make_fair(topology, id, nice).begin(nice);
-        } else if let Some(fair) = slot.fair.get() {
+        } else if let Some(fair) = chunk.fair[place].get() {
             fair.begin(Nice::DEFAULT);
         }
         Some(id)
@@ -121,16 +123,17 @@ impl<M: Memory> TaskTable<M> {
 
     /// Lowers the maximum number of tasks that live at once.
     pub(crate) fn limit(&self, max: usize) {
-        self.slots.limit(max);
+        self.numbers.limit(max);
     }
 
     /// Returns the fair class's words of `id`, and creates them with `nice` if there are none. The
     /// caller owns the number alone or holds the task's `pi_lock`.
     pub(crate) fn make_fair(&self, topology: &Topology, id: TaskId, nice: Nice) -> &FairTask<M> {
-        let slot = self.slot(id);
-        if slot.fair.get().is_none() {
-            let node = topology.cpu(slot.task.cpu()).node;
-            let _first = slot.fair.set(Placed::new(FairTask::new(nice), Some(id.0 as usize), Some(node)));
+        let (chunk, place) = self.chunk(id);
+        if chunk.fair[place].get().is_none() {
+            // Not while the place is being filled: a simulated CPU may be suspended at its words.
+            let node = topology.cpu(self.get(id).cpu()).node;
+            let _first = chunk.fair[place].set(Placed::new(FairTask::new(nice), Some(id.0 as usize), Some(node)));
         }
         self.fair(id)
     }
@@ -138,21 +141,22 @@ impl<M: Memory> TaskTable<M> {
     /// Returns the fair class's words of `id`, which is or was a fair task.
     #[inline]
     pub(crate) fn fair(&self, id: TaskId) -> &FairTask<M> {
-        self.slot(id).fair.get().expect("a fair task has its words")
+        self.fair_if_made(id).expect("a fair task has its words")
     }
 
     /// Returns the fair class's words of `id`, if a task of that number was ever fair.
+    #[inline]
     pub(crate) fn fair_if_made(&self, id: TaskId) -> Option<&FairTask<M>> {
-        self.slot(id).fair.get().map(|fair| &**fair)
+        self.made(id, |chunk| &chunk.fair).map(|fair| &**fair)
     }
 
-    /// Frees a slot from `here`. The task has ended and no CPU runs it.
+    /// Frees a number from `here`. The task has ended and no CPU runs it.
     pub(crate) fn free(&self, id: TaskId, here: CpuId) {
-        self.slots.give_back(id.0, here);
+        self.numbers.give_back(id.0, here);
     }
 
-    /// Returns the slots that were ever used, for checkers.
+    /// Returns the numbers that were ever used, for checkers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TaskId> {
-        (0..self.slots.fresh()).map(TaskId).filter(|&id| self.made(id).is_some())
+        (0..self.numbers.fresh()).map(TaskId).filter(|&id| self.made(id, |chunk| &chunk.allowed).is_some())
     }
 }
