@@ -169,8 +169,8 @@ pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send + use<> {
     Sleeping { runtime: handle.0.number, alarm: Alarm::new(handle.now() + duration.into()) }
 }
 
-/// A sleep on the runtime of a thread. It knows the runtime by number: a handle would be counted, on
-/// a line that all CPUs write. If the runtime ends first, the sleep never does.
+/// A sleep on the runtime of a thread. It knows the runtime by number: a handle would be counted,
+/// on a line that all CPUs write. If the runtime ends first, the sleep never does.
 struct Sleeping {
     runtime: RuntimeId,
     alarm: Alarm,

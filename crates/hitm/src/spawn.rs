@@ -69,8 +69,8 @@ impl<P: Platform> Handle<P> {
         JoinHandle::new(self.launch(Unlaunched::new(self.0.number, future), options))
     }
 
-    /// Spawns the task of a block. Here is all of a spawn that does not know the future's type: each
-    /// type would have a copy of its own.
+    /// Spawns the task of a block. Here is all of a spawn that does not know the future's type:
+    /// each type would have a copy of its own.
     fn launch(&self, block: Unlaunched<P>, options: SpawnOptions) -> CellRef<P> {
         if let Some(role) = options.role {
             self.check_role(role);

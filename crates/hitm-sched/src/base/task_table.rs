@@ -15,22 +15,20 @@ use crate::base::weight::Nice;
 /// Numbers per chunk of the table.
 const CHUNK: usize = 256;
 
-/// What there is by number, each at its first need. It is never freed, but used again.
-type Places<T> = Box<[OnceLock<T>; CHUNK]>;
-
-fn new_places<T>() -> Places<T> {
+fn new_places<T>() -> Box<[OnceLock<T>; CHUNK]> {
     let places: Box<[OnceLock<T>]> = (0..CHUNK).map(|_| OnceLock::new()).collect();
     places.try_into().unwrap_or_else(|_| unreachable!("as many as a chunk has"))
 }
 
-/// A part of the table. A look-up wants one of the three, and is among the most frequent operations
-/// of the scheduler: each is a word and a pointer, side by side with those of other tasks.
+/// A part of the table: what there is by number, each made at its first need. It is never freed,
+/// but used again. A look-up wants one of the three, and is among the most frequent operations of
+/// the scheduler: each is a word and a pointer, side by side with those of other tasks.
 #[derive(Debug)]
 struct Chunk<M: Memory> {
-    tasks: Places<Placed<M, Task<M>>>,
-    allowed: Places<CpuMask<M>>,
+    tasks: Box<[OnceLock<Placed<M, Task<M>>>; CHUNK]>,
+    allowed: Box<[OnceLock<CpuMask<M>>; CHUNK]>,
     /// Of numbers that a fair task has had.
-    fair: Places<Placed<M, FairTask<M>>>,
+    fair: Box<[OnceLock<Placed<M, FairTask<M>>>; CHUNK]>,
 }
 
 impl<M: Memory> Chunk<M> {
@@ -68,7 +66,7 @@ impl<M: Memory> TaskTable<M> {
 
     /// Returns what `id` has in one part of its chunk, if it was made.
     #[inline]
-    fn made<'a, T>(&'a self, id: TaskId, part: impl Fn(&'a Chunk<M>) -> &'a Places<T>) -> Option<&'a T> {
+    fn made<'a, T>(&'a self, id: TaskId, part: impl Fn(&'a Chunk<M>) -> &'a [OnceLock<T>; CHUNK]) -> Option<&'a T> {
         let index = id.0 as usize;
         if index < CHUNK {
             return part(&self.first)[index].get();

@@ -1,10 +1,10 @@
 //! Where a new fair task begins: on the CPU with least to do ([`select_new`]), or, where CPUs keep
 //! the tasks that their own tasks wake, on the best of a few ([`select_of_few`]).
 //!
-//! **Claim.** Of the first: if a CPU idles that a new task may use, the task begins on an idle CPU, as far as is
-//! known without a lock. In a part of the machine in which most CPUs idle, it begins on an idle
-//! core if there is one. Of the second: many tasks that one CPU or thread makes begin on all CPUs
-//! in turn, and each of them looks at eight queues at most.
+//! **Claim.** Of the first: if a CPU idles that a new task may use, the task begins on an idle CPU,
+//! as far as is known without a lock. In a part of the machine in which most CPUs idle, it begins
+//! on an idle core if there is one. Of the second: many tasks that one CPU or thread makes begin on
+//! all CPUs in turn, and each of them looks at eight queues at most.
 //!
 //! **Origin.** Linux's search at fork, v5.11. From the largest domain down it takes the part with
 //! the most idle CPUs; among parts with equally many, the part with the fewest tasks per CPU; among
@@ -73,8 +73,8 @@ pub(crate) fn select_new<P: Platform>(state: &State<P>, rd: &RootDomain<P>, id: 
     best.map_or(from, |(cpu, _)| cpu)
 }
 
-/// Returns the CPU for `id` as [`select_new`] does, from the few CPUs after the one that the calling
-/// CPU has chosen last.
+/// Returns the CPU for `id` as [`select_new`] does, from the few CPUs after the one that the
+/// calling CPU has chosen last.
 pub(crate) fn select_of_few<P: Platform>(state: &State<P>, rd: &RootDomain<P>, id: TaskId, from: CpuId) -> CpuId {
     let _placing = operation::PLACE.begin::<P>();
     state.stats.add(Count::Place);
