@@ -229,28 +229,29 @@ mod tests {
 
     type Waits = Pin<Box<dyn Future<Output = ()>>>;
 
+    /// Longer than a test takes.
+    const AN_HOUR: Duration = Duration::from_secs(3_600);
+
     /// The same of the functions without a handle, while they wait.
     #[test]
     fn who_waits_without_a_handle_leaves_the_references_alone() {
-        const SHORT: Duration = Duration::from_millis(1);
         let runtime = NativeRuntime::with_cpus(1).expect("a thread");
         runtime.block_on(async {
             let count = || Arc::strong_count(&Handle::current().0);
             // The thread has its own reference from its first task on.
             crate::spawn(async {}).await.expect("it ends");
             let before = count();
-            let futures: [fn() -> Waits; 3] = [
-                || Box::pin(crate::yield_now()),
-                || Box::pin(crate::sleep(SHORT)),
-                || Box::pin(async { _ = crate::timeout(SHORT, pending::<()>()).await }),
+            let futures: [Waits; 3] = [
+                Box::pin(crate::yield_now()),
+                Box::pin(crate::sleep(AN_HOUR)),
+                Box::pin(async { _ = crate::timeout(AN_HOUR, pending::<()>()).await }),
             ];
-            for (index, make) in futures.into_iter().enumerate() {
-                let mut future = make();
+            for (index, mut future) in futures.into_iter().enumerate() {
                 let waits = poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await;
                 assert!(waits, "future {index}");
                 assert_eq!(count(), before, "future {index}");
-                future.await;
             }
+            crate::yield_now().await;
             crate::checkpoint().await;
             assert_eq!(count(), before);
         });
@@ -259,15 +260,15 @@ mod tests {
     #[test]
     fn a_sleep_is_one_of_the_runtime_where_it_was_made_and_may_outlive_it() {
         let [here, there] = [(); 2].map(|()| NativeRuntime::with_cpus(1).expect("a thread"));
-        let sleep = |runtime: &NativeRuntime| {
+        let sleep = |runtime: &NativeRuntime, time| {
             let _entered = runtime.handle().enter();
-            Box::pin(crate::sleep(Duration::from_millis(1)))
+            Box::pin(crate::sleep(time))
         };
         let start = Instant::now();
-        let there_sleeps = sleep(&there);
+        let there_sleeps = sleep(&there, Duration::from_millis(1));
         here.block_on(here.handle().spawn((), there_sleeps)).expect("it ends");
         assert!(start.elapsed() >= Duration::from_millis(1));
-        let mut left = [sleep(&there), sleep(&there)];
+        let mut left = [sleep(&there, AN_HOUR), sleep(&there, AN_HOUR)];
         assert!(left[0].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(there);
         assert!(left[1].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "nothing ends it");
