@@ -23,6 +23,7 @@ fn new_places<T>() -> Box<[OnceLock<T>; CHUNK]> {
 /// A part of the table: what there is by number, each made at its first need. It is never freed,
 /// but used again. A look-up wants one of the three, and is among the most frequent operations of
 /// the scheduler: each is a word and a pointer, side by side with those of other tasks.
+#[expect(clippy::type_complexity, reason = "the seam's test looks for words in the types of fields")]
 #[derive(Debug)]
 struct Chunk<M: Memory> {
     tasks: Box<[OnceLock<Placed<M, Task<M>>>; CHUNK]>,
