@@ -75,6 +75,21 @@ impl<P: Platform> State<P> {
         }
     }
 
+    /// Returns the CPU after the one that the calling CPU has chosen last. Choices that begin there
+    /// spread over the CPUs.
+    #[track_caller]
+    pub(crate) fn after_last_choice(&self) -> CpuId {
+        // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
+        let last = self.rqs[P::current_cpu()].cursor.peek();
+        CpuId((last + 1) % self.topology.cpus() as u32)
+    }
+
+    /// Notes that the calling CPU has chosen `cpu`.
+    #[track_caller]
+    pub(crate) fn note_choice(&self, cpu: CpuId) {
+        self.rqs[P::current_cpu()].cursor.set(cpu.0);
+    }
+
     /// Returns whether nothing runs or is queued on a CPU: a hint.
     #[track_caller]
     pub(crate) fn idles(&self, cpu: CpuId) -> bool {

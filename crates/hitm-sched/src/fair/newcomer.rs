@@ -1,22 +1,18 @@
-//! Where a new fair task begins: on the CPU with least to do ([`select_new`]), or, where CPUs keep
-//! the tasks that their own tasks wake, on the best of a few ([`select_of_few`]).
+//! Where a new fair task begins: on the CPU with least to do.
 //!
-//! **Claim.** Of the first: if a CPU idles that a new task may use, the task begins on an idle CPU,
-//! as far as is known without a lock. In a part of the machine in which most CPUs idle, it begins
-//! on an idle core if there is one. Of the second: many tasks that one CPU or thread makes begin on
-//! all CPUs in turn, and each of them looks at eight queues at most.
+//! **Claim.** If a CPU idles that a new task may use, the task begins on an idle CPU, as far as is
+//! known without a lock. In a part of the machine in which most CPUs idle, it begins on an idle
+//! core if there is one.
 //!
 //! **Origin.** Linux's search at fork, v5.11. From the largest domain down it takes the part with
 //! the most idle CPUs; among parts with equally many, the part with the fewest tasks per CPU; among
 //! equals, the part of the CPU that made the task. A node keeps the tasks that are made there while
 //! it runs less than one task per four CPUs (Mel Gorman, "Allow a floating imbalance between NUMA
 //! nodes", 2020): tasks of one maker are related. The domains are those of the topology. Not
-//! modelled: load averages, and the preference for the idle CPU in the shallowest state. To take
-//! the best of a few choices is Mitzenmacher's ("The Power of Two Choices in Randomized Load
-//! Balancing", 2001); here they are consecutive instead of random.
+//! modelled: load averages, and the preference for the idle CPU in the shallowest state.
 //!
 //! **Cost.** The line with the task count of the queue of each CPU of the machine; of some of them
-//! again at each smaller domain, as in the original. Of the second: such lines of eight CPUs.
+//! again at each smaller domain, as in the original.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -34,9 +30,6 @@ const CORE: usize = 0;
 
 /// A node keeps new tasks while it has this many CPUs per task: Linux's.
 const NODE_CPUS_A_TASK: u32 = 4;
-
-/// How many CPUs the choice of a few looks at: as many as a CPU that searches for tasks.
-const FEW: usize = 8;
 
 /// The load of a part of the machine.
 #[derive(Clone, Copy, Default)]
@@ -71,30 +64,6 @@ pub(crate) fn select_new<P: Platform>(state: &State<P>, rd: &RootDomain<P>, id: 
         }
     }
     best.map_or(from, |(cpu, _)| cpu)
-}
-
-/// Returns the CPU for `id` as [`select_new`] does, from the few CPUs after the one that the
-/// calling CPU has chosen last.
-pub(crate) fn select_of_few<P: Platform>(state: &State<P>, rd: &RootDomain<P>, id: TaskId, from: CpuId) -> CpuId {
-    let _placing = operation::PLACE.begin::<P>();
-    state.stats.add(Count::Place);
-    let (allowed, active) = (state.tasks.allowed(id).load(), rd.active.load());
-    // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
-    let cursor = &state.rqs[P::current_cpu()].cursor;
-    let first = CpuId((cursor.peek() + 1) % state.topology.cpus() as u32);
-    let mut best = None;
-    for cpu in allowed.common_from(&active, first).take(FEW) {
-        let tasks = tasks_of(state, cpu);
-        if best.is_none_or(|(_, least)| tasks < least) {
-            best = Some((cpu, tasks));
-        }
-        if tasks == 0 {
-            break;
-        }
-    }
-    let Some((cpu, _)) = best else { return from };
-    cursor.set(cpu.0);
-    cpu
 }
 
 /// Returns the part of `among` with the least load, by domain: the part of `from` if none has

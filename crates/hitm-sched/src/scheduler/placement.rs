@@ -16,6 +16,7 @@ use crate::fair::newcomer;
 use crate::linux::cpupri::Search;
 use crate::scheduler::Scheduler;
 use crate::scheduler::wake::WakeFlags;
+use crate::shipped::spread;
 
 impl<P: Platform> Scheduler<P> {
     pub(super) fn search(&self, id: TaskId, prio: Prio) -> Search<'_, P> {
@@ -27,7 +28,7 @@ impl<P: Platform> Scheduler<P> {
     pub(crate) fn select(&self, id: TaskId, cpu: CpuId, flags: WakeFlags) -> CpuId {
         if self.fair.is_fair(&self.state, id) {
             return match flags {
-                WakeFlags::New(_) if self.keeps_wakeups() => newcomer::select_of_few(&self.state, &self.rd, id, cpu),
+                WakeFlags::New(_) if self.keeps_wakeups() => spread::select_new(&self.state, &self.rd.active, id, cpu),
                 WakeFlags::New(_) => newcomer::select_new(&self.state, &self.rd, id, cpu),
                 WakeFlags::Woken(hint) => self.fair.select_fair(&self.state, &self.rd, id, cpu, hint),
             };
@@ -131,11 +132,8 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns one of `cpus`. Successive calls on one CPU spread over them.
     fn any_of(&self, cpus: &CpuSet) -> Option<CpuId> {
-        let cursor = &self.state.rqs[P::current_cpu()].cursor;
-        // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
-        let from = CpuId((cursor.peek() + 1) % self.state.topology.cpus() as u32);
-        let cpu = cpus.first_from(from)?;
-        cursor.set(cpu.0);
+        let cpu = cpus.first_from(self.state.after_last_choice())?;
+        self.state.note_choice(cpu);
         Some(cpu)
     }
 }

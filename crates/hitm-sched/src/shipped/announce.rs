@@ -44,7 +44,7 @@ const FEW_OF: u32 = 4;
 /// A CPU that takes half of a queue takes it from the longest of this many. Two would keep queues
 /// nearly equal if queues were drawn at random (M. Mitzenmacher, "The Power of Two Choices in
 /// Randomized Load Balancing", 2001). They are not: the nearest ones were often halved before.
-const CHOICES: usize = 8;
+pub(super) const CHOICES: usize = 8;
 
 /// How a task is advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

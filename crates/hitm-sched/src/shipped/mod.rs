@@ -8,6 +8,7 @@ pub(crate) mod ids;
 pub(crate) mod near;
 pub(crate) mod run_next;
 pub(crate) mod searchers;
+pub(crate) mod spread;
 pub(crate) mod urgent;
 pub(crate) mod waiting;
 
