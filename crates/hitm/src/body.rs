@@ -219,8 +219,8 @@ fn first_panic(error: Option<JoinError>, payload: Option<Box<dyn Any + Send>>) -
 /// Tells the joiner of the block's task that the task has ended.
 ///
 /// # Safety
-/// The address came from [`CellRef::into_raw`]. The caller had the use of the future, which is
-/// gone, and has that of the result.
+/// The address is that of the whole block, to which a reference exists. The caller had the use of
+/// the future, which is gone, and has that of the result.
 unsafe fn tell_joiner<P: Platform>(block: NonNull<Cell<P>>) {
     // SAFETY: the block lives.
     let cell = unsafe { block.as_ref() };
