@@ -11,7 +11,9 @@
 //! matched with one idle CPU, so the loss is never more than the number of waiting tasks.
 //!
 //! **Cost.** The journal is not memory of the model and takes no simulated time. Natively each
-//! change of a queue takes a lock and reads the clock. A journal is kept only on request.
+//! change of a queue takes a lock and reads the clock. A journal is kept only on request. An entry
+//! takes 24 bytes. What was before the time that is asked for is replayed as it comes, and takes
+//! none.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,11 +23,20 @@ use hitm_topology::CpuId;
 
 use crate::base::numbers::TaskId;
 
+/// At so many entries, those before the time that is asked for are replayed, but for the newest
+/// [`UNSETTLED`]. It bounds the journal of a long warm-up.
+const REPLAYED_AT: usize = 1 << 17;
+
+/// An entry may be noted after this many later ones: CPUs that look ahead note theirs early. Ours:
+/// on the largest machine it is four entries of each CPU, and a CPU looks ahead for less time than
+/// it takes to switch tasks.
+const UNSETTLED: usize = 1 << 15;
+
 /// An event of a task or a CPU.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     /// A task may run on these CPUs from now on.
-    May(TaskId, CpuSet),
+    May(TaskId, Box<CpuSet>),
     /// A task is queued on a CPU.
     Comes(CpuId, TaskId),
     /// A task is taken off the queue of a CPU.
@@ -36,10 +47,23 @@ pub(crate) enum Entry {
     Online(CpuId, bool),
 }
 
-/// The events in the order in which they were noted.
-#[derive(Debug, Default)]
+/// The events of a scheduler's queues.
+#[derive(Debug)]
 pub(crate) struct Journal {
-    entries: Mutex<Vec<(Time, Entry)>>,
+    /// Nothing is asked for before this time.
+    from: Time,
+    noted: Mutex<Noted>,
+}
+
+/// What was noted.
+#[derive(Debug)]
+struct Noted {
+    /// The state before the entries.
+    before: Replay,
+    /// The events in the order in which they were noted.
+    entries: Vec<(Time, Entry)>,
+    /// The number of entries at which the first of them are replayed.
+    replay_at: usize,
 }
 
 /// The loss in a stretch of time.
@@ -51,26 +75,54 @@ pub struct Conservation {
     pub longest: Span,
 }
 
+impl Noted {
+    /// Brings the events into the order of their times.
+    fn sort(&mut self) {
+        // The events of one queue are noted under its lock in order, and the stable sort keeps that
+        // order.
+        self.entries.sort_by_key(|&(at, _)| at);
+    }
+
+    /// Replays the events before `from`, but for the newest ones.
+    fn replay(&mut self, from: Time) {
+        self.sort();
+        let settled = self.entries.len().saturating_sub(UNSETTLED);
+        let early = self.entries.partition_point(|&(at, _)| at < from);
+        for (at, entry) in self.entries.drain(..early.min(settled)) {
+            self.before.apply(&entry);
+            self.before.look(at);
+        }
+        self.replay_at = if early > settled { self.entries.len() + REPLAYED_AT } else { usize::MAX };
+    }
+}
+
 impl Journal {
+    /// Makes the journal of a machine of `cpus` CPUs, which are online unless noted otherwise.
+    /// Nothing will be asked for before `from`.
+    pub(crate) fn new(cpus: usize, from: Time) -> Self {
+        let noted = Noted { before: Replay::new(cpus, from), entries: Vec::new(), replay_at: REPLAYED_AT };
+        Self { from, noted: Mutex::new(noted) }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn note(&self, at: Time, entry: Entry) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).push((at, entry));
+        let mut noted = self.noted();
+        noted.entries.push((at, entry));
+        if noted.entries.len() >= noted.replay_at {
+            noted.replay(self.from);
+        }
     }
 
-    /// Returns the events in the order of their times.
-    fn sorted(&self) -> MutexGuard<'_, Vec<(Time, Entry)>> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        // CPUs that look ahead note events early. The events of one queue are noted under its lock
-        // in order, and the stable sort keeps that order.
-        entries.sort_by_key(|&(at, _)| at);
-        entries
-    }
-
-    /// Returns the loss between two times on a machine of `cpus` CPUs, which are online unless
-    /// noted otherwise.
-    pub(crate) fn conservation(&self, cpus: usize, from: Time, until: Time) -> Conservation {
-        let entries = self.sorted();
-        let mut replay = Replay::new(cpus, from);
-        for (at, entry) in entries.iter().take_while(|&&(at, _)| at < until) {
+    /// Returns the loss between two times.
+    pub(crate) fn conservation(&self, from: Time, until: Time) -> Conservation {
+        let mut noted = self.noted();
+        noted.sort();
+        let mut replay = noted.before.clone();
+        replay.counted = from.max(self.from);
+        for (at, entry) in noted.entries.iter().take_while(|&&(at, _)| at < until) {
             replay.pass(*at);
             replay.apply(entry);
             replay.look(*at);
@@ -82,14 +134,16 @@ impl Journal {
 
     /// Returns the number of CPUs that idled on average in each of `parts` equal parts of the time
     /// between two times.
-    pub(crate) fn idle_cpus(&self, cpus: usize, from: Time, until: Time, parts: usize) -> Vec<f64> {
-        let entries = self.sorted();
+    pub(crate) fn idle_cpus(&self, from: Time, until: Time, parts: usize) -> Vec<f64> {
+        let mut noted = self.noted();
+        noted.sort();
+        let from = from.max(self.from);
         let each = (until.since(from).as_picos() / parts.max(1) as u64).max(1);
         let mut idle = vec![0; parts];
-        let mut replay = Replay::new(cpus, from);
+        let mut replay = noted.before.clone();
         let mut counted = from;
         // The last entry stands for the end.
-        let ends = entries.iter().map(|(at, entry)| (*at, Some(entry))).chain([(until, None)]);
+        let ends = noted.entries.iter().map(|(at, entry)| (*at, Some(entry))).chain([(until, None)]);
         for (at, entry) in ends {
             let now = at.min(until);
             while counted < now {
@@ -109,11 +163,12 @@ impl Journal {
 }
 
 /// The state at one time.
+#[derive(Clone, Debug)]
 struct Replay {
     queues: Vec<Vec<TaskId>>,
     runs: Vec<Option<TaskId>>,
     online: CpuSet,
-    may: HashMap<TaskId, CpuSet>,
+    may: HashMap<TaskId, Box<CpuSet>>,
     /// Idle CPUs.
     idle: CpuSet,
     /// CPUs whose queues have a waiting task that may run elsewhere.
@@ -188,7 +243,7 @@ impl Replay {
     fn waiting_on(&self, cpu: CpuId) -> impl Iterator<Item = &CpuSet> {
         let queue = &self.queues[cpu.index()];
         let next = self.runs[cpu.index()].filter(|task| queue.contains(task)).or_else(|| queue.first().copied());
-        queue.iter().filter(move |&&task| Some(task) != next).filter_map(|task| self.may.get(task))
+        queue.iter().filter(move |&&task| Some(task) != next).filter_map(|task| self.may.get(task).map(|cpus| &**cpus))
     }
 
     /// Computes the loss from now on.
@@ -261,14 +316,14 @@ mod tests {
 
     /// Returns the loss of two CPUs with these entries, from 10 us to 100 us.
     fn found(entries: impl IntoIterator<Item = (u64, Entry)>) -> [u64; 2] {
-        let journal = Journal::default();
+        let journal = Journal::new(2, Time::START);
         entries.into_iter().for_each(|(micros, entry)| journal.note(at(micros), entry));
-        let found = journal.conservation(2, at(10), at(100));
+        let found = journal.conservation(at(10), at(100));
         [found.lost, found.longest].map(|span| span.as_picos() / 1_000_000)
     }
 
     fn anywhere(task: u32) -> (u64, Entry) {
-        (0, Entry::May(TaskId(task), CpuSet::from_iter([ONE, OTHER])))
+        (0, Entry::May(TaskId(task), Box::new(CpuSet::from_iter([ONE, OTHER]))))
     }
 
     fn runs(micros: u64, cpu: CpuId, task: u32) -> [(u64, Entry); 2] {
@@ -295,7 +350,7 @@ mod tests {
     #[test]
     fn who_may_not_run_there_loses_nothing() {
         let [comes, begins] = runs(0, ONE, 0);
-        let stays = (0, Entry::May(TaskId(1), CpuSet::from_iter([ONE])));
+        let stays = (0, Entry::May(TaskId(1), Box::new(CpuSet::from_iter([ONE]))));
         let waits = (20, Entry::Comes(ONE, TaskId(1)));
         assert_eq!(found([anywhere(0), stays.clone(), comes.clone(), begins.clone(), waits.clone()]), [0, 0]);
         // From the time at which it may run there.
@@ -315,7 +370,7 @@ mod tests {
 
     #[test]
     fn idle_cpus_are_counted_in_parts() {
-        let journal = Journal::default();
+        let journal = Journal::new(2, Time::START);
         let [comes, begins] = runs(0, ONE, 0);
         let [other, runs] = runs(40, OTHER, 1);
         let ends = [(70, Entry::Leaves(OTHER, TaskId(1))), (70, Entry::Runs(OTHER, None))];
@@ -323,9 +378,9 @@ mod tests {
             journal.note(at(micros), entry);
         }
         // The other CPU runs its task from 40 to 70 us.
-        assert_eq!(journal.idle_cpus(2, at(10), at(90), 4), [1.0, 0.5, 0.0, 1.0]);
-        assert_eq!(journal.idle_cpus(2, at(0), at(100), 1), [0.7]);
-        assert_eq!(Journal::default().idle_cpus(2, at(0), at(10), 2), [2.0, 2.0]);
+        assert_eq!(journal.idle_cpus(at(10), at(90), 4), [1.0, 0.5, 0.0, 1.0]);
+        assert_eq!(journal.idle_cpus(at(0), at(100), 1), [0.7]);
+        assert_eq!(Journal::new(2, Time::START).idle_cpus(at(0), at(10), 2), [2.0, 2.0]);
     }
 
     #[test]
@@ -336,5 +391,35 @@ mod tests {
         assert_eq!(found(entries.clone().into_iter().chain([goes(8)])), [0, 0]);
         assert_eq!(found(entries.clone().into_iter().chain([goes(40)])), [30, 35], "the whole idle time counts");
         assert_eq!(found(entries.into_iter().chain([goes(400)])), [90, 95]);
+    }
+
+    #[test]
+    fn what_was_before_is_replayed_and_forgotten() {
+        const TURNS: u64 = 3 * REPLAYED_AT as u64;
+        let (from, until) = (at(TURNS), at(TURNS + 100));
+        let journals = [Time::START, from].map(|from| Journal::new(2, from));
+        // Two CPUs, one of which always notes its events before an earlier one of the other.
+        let [comes, begins] = runs(0, ONE, 0);
+        let once = [anywhere(0), anywhere(1), anywhere(2), comes, begins].into_iter();
+        let turn = |turn: u64| {
+            let other = [Entry::Comes(OTHER, TaskId(2)), Entry::Leaves(OTHER, TaskId(2))][turn as usize % 2].clone();
+            let waits = [Entry::Comes(ONE, TaskId(1)), Entry::Leaves(ONE, TaskId(1))][turn as usize / 2 % 2].clone();
+            [(turn + 5, other), (turn, waits)].into_iter().take(1 + (turn as usize + 1) % 2)
+        };
+        for (micros, entry) in once.chain((0..TURNS + 200).flat_map(turn)) {
+            journals.iter().for_each(|journal| journal.note(at(micros), entry.clone()));
+        }
+        let found = journals.each_ref().map(|journal| journal.conservation(from, until));
+        assert_eq!(found[0], found[1]);
+        assert!(!found[0].lost.is_zero());
+        let idle = journals.each_ref().map(|journal| journal.idle_cpus(from, until, 4));
+        assert_eq!(idle[0], idle[1]);
+        let kept = journals.each_ref().map(|journal| journal.noted().entries.len());
+        assert!(kept[0] > 4 * REPLAYED_AT && kept[1] < REPLAYED_AT + 2 * UNSETTLED, "{kept:?}");
+    }
+
+    #[test]
+    fn an_entry_takes_as_much_as_is_said() {
+        assert_eq!(size_of::<(Time, Entry)>(), 24);
     }
 }

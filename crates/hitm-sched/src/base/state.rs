@@ -24,8 +24,9 @@ pub(crate) struct State<P: Platform> {
 }
 
 impl<P: Platform> State<P> {
-    /// Creates empty queues for all CPUs of `topology`, all offline.
-    pub(crate) fn new(topology: Arc<Topology>) -> Self {
+    /// Creates empty queues for all CPUs of `topology`, all offline. Tasks that may run everywhere
+    /// share a mask, or do not.
+    pub(crate) fn new(topology: Arc<Topology>, shares_mask: bool) -> Self {
         let sets = |scope| -> Vec<Arc<CpuSet>> {
             let set = |part| Arc::new(topology.cpus_of(scope, part).iter().copied().collect());
             (0..topology.parts(scope)).map(set).collect()
@@ -35,7 +36,7 @@ impl<P: Platform> State<P> {
         let around = |cpu| std::array::from_fn(|at| by_scope[at][topology.part_of(scopes[at], cpu)].clone());
         Self {
             rqs: PerCpu::new(&topology, |_| RunQueue::new()),
-            tasks: TaskTable::new(&topology),
+            tasks: TaskTable::new(&topology, shares_mask),
             stats: Stats::new(topology.cpus(), || (!P::is_visitor()).then(P::current_cpu), P::now),
             neighbourhoods: topology.cpu_ids().map(around).collect(),
             llcs: by_scope[1].iter().cloned().collect(),

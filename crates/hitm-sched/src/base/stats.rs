@@ -132,9 +132,11 @@ impl Stats {
     }
 
     /// Keeps a journal of queues from now on, for [`Stats::conservation`]. Call it before the first
-    /// task is created.
+    /// task is created. If [`Stats::count_between`] was called, no earlier time can be asked for.
     pub fn keep_journal(&self) {
-        self.journal.get_or_init(Journal::default);
+        let from = Time::from_picos(self.stretch[0].load(STATISTIC));
+        let from = if from == Time::NEVER { Time::START } else { from };
+        self.journal.get_or_init(|| Journal::new(self.cpus.len() - 1, from));
     }
 
     /// Notes an entry in the journal, if one is kept.
@@ -149,14 +151,14 @@ impl Stats {
     /// [`Stats::keep_journal`] was called.
     #[must_use]
     pub fn conservation(&self, from: Time, until: Time) -> Option<Conservation> {
-        Some(self.journal.get()?.conservation(self.cpus.len() - 1, from, until))
+        Some(self.journal.get()?.conservation(from, until))
     }
 
     /// Returns how many CPUs idled on average in each of `parts` equal parts of the time between
     /// two times, or `None` unless [`Stats::keep_journal`] was called.
     #[must_use]
     pub fn idle_cpus(&self, from: Time, until: Time, parts: usize) -> Option<Vec<f64>> {
-        Some(self.journal.get()?.idle_cpus(self.cpus.len() - 1, from, until, parts))
+        Some(self.journal.get()?.idle_cpus(from, until, parts))
     }
 
     /// Returns one CPU's count of its own events.

@@ -27,14 +27,15 @@ fn new_places<T>() -> Box<[OnceLock<T>; CHUNK]> {
 #[derive(Debug)]
 struct Chunk<M: Memory> {
     tasks: Box<[OnceLock<Placed<M, Task<M>>>; CHUNK]>,
-    allowed: Box<[OnceLock<CpuMask<M>>; CHUNK]>,
+    /// Of numbers that a task has had which does not share its mask.
+    allowed: OnceLock<Box<[OnceLock<CpuMask<M>>; CHUNK]>>,
     /// Of numbers that a fair task has had.
     fair: Box<[OnceLock<Placed<M, FairTask<M>>>; CHUNK]>,
 }
 
 impl<M: Memory> Chunk<M> {
     fn new() -> Self {
-        Self { tasks: new_places(), allowed: new_places(), fair: new_places() }
+        Self { tasks: new_places(), allowed: OnceLock::new(), fair: new_places() }
     }
 }
 
@@ -45,6 +46,9 @@ pub(crate) struct TaskTable<M: Memory> {
     first: Chunk<M>,
     /// The others, by chunk. The first of these chunks is never made.
     chunks: Box<[OnceLock<Chunk<M>>]>,
+    /// All CPUs, where tasks that may run everywhere have no mask of their own. In the original
+    /// each task has one.
+    everywhere: Option<CpuMask<M>>,
     numbers: IdAllocator<M, Numbers>,
 }
 
@@ -60,30 +64,53 @@ impl Numbered for Numbers {
 }
 
 impl<M: Memory> TaskTable<M> {
-    pub(crate) fn new(topology: &Topology) -> Self {
+    /// Creates a table without tasks. Those that may run everywhere share a mask, or do not.
+    pub(crate) fn new(topology: &Topology, shares_mask: bool) -> Self {
         let chunks = (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Self { first: Chunk::new(), chunks, numbers: IdAllocator::new(topology) }
+        let all = || CpuMask::new("all_cpus_mask", None, topology, &topology.cpu_ids().collect());
+        let everywhere = shares_mask.then(all);
+        Self { first: Chunk::new(), chunks, everywhere, numbers: IdAllocator::new(topology) }
     }
 
     /// Returns what `id` has in one part of its chunk, if it was made.
     #[inline]
-    fn made<'a, T>(&'a self, id: TaskId, part: impl Fn(&'a Chunk<M>) -> &'a [OnceLock<T>; CHUNK]) -> Option<&'a T> {
+    fn made<'a, T>(
+        &'a self,
+        id: TaskId,
+        part: impl Fn(&'a Chunk<M>) -> Option<&'a [OnceLock<T>; CHUNK]>,
+    ) -> Option<&'a T> {
         let index = id.0 as usize;
         if index < CHUNK {
-            return part(&self.first)[index].get();
+            return part(&self.first)?[index].get();
         }
-        part(self.chunks[index / CHUNK].get()?)[index % CHUNK].get()
+        part(self.chunks[index / CHUNK].get()?)?[index % CHUNK].get()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: TaskId) -> &Task<M> {
-        self.made(id, |chunk| &chunk.tasks).expect("a task that was made")
+        self.made(id, |chunk| Some(&chunk.tasks)).expect("a task that was made")
     }
 
     /// Returns the CPUs where `id` may run.
     #[inline]
     pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
-        self.made(id, |chunk| &chunk.allowed).expect("a task that was made")
+        let own = self.made(id, |chunk| Some(&**chunk.allowed.get()?));
+        own.or(self.everywhere.as_ref()).expect("a task that was made")
+    }
+
+    /// Sets the CPUs where `id` may run. The caller owns the number alone or holds the task's
+    /// `pi_lock`. A CPU that reads meanwhile gets the old or the new set.
+    pub(crate) fn allow(&self, topology: &Topology, id: TaskId, allowed: &CpuSet) {
+        let (chunk, place) = self.chunk(id);
+        let own = chunk.allowed.get().and_then(|masks| masks[place].get());
+        if let Some(own) = own {
+            own.store(allowed);
+        } else if self.everywhere.is_none() || allowed.len() < topology.cpus() {
+            // With its CPUs from the beginning: others read the mask as soon as it is there.
+            let mask = CpuMask::new("task_cpus_mask", Some(id.0 as usize), topology, allowed);
+            let own = chunk.allowed.get_or_init(new_places)[place].get_or_init(|| mask);
+            own.store(allowed);
+        }
     }
 
     /// Returns the chunk of a number, which is made if there is none, and its place there.
@@ -105,9 +132,7 @@ impl<M: Memory> TaskTable<M> {
         let id = TaskId(self.numbers.try_take(here)?);
         let (number, (chunk, place)) = (Some(id.0 as usize), self.chunk(id));
         let task = chunk.tasks[place].get_or_init(|| Placed::new(Task::new(), number, Some(topology.cpu(cpu).node)));
-        let allowed =
-            chunk.allowed[place].get_or_init(|| CpuMask::new("task_cpus_mask", number, topology, &CpuSet::new()));
-        allowed.store(&attributes.allowed);
+        self.allow(topology, id, &attributes.allowed);
         task.cpu.set(cpu.0);
         task.prio.set(attributes.prio.0);
         task.cpus_allowed_count.set(attributes.allowed.len() as u32);
@@ -146,7 +171,7 @@ impl<M: Memory> TaskTable<M> {
     /// Returns the fair class's words of `id`, if a task of that number was ever fair.
     #[inline]
     pub(crate) fn fair_if_made(&self, id: TaskId) -> Option<&FairTask<M>> {
-        self.made(id, |chunk| &chunk.fair).map(|fair| &**fair)
+        self.made(id, |chunk| Some(&chunk.fair)).map(|fair| &**fair)
     }
 
     /// Frees a number from `here`. The task has ended and no CPU runs it.
@@ -156,6 +181,44 @@ impl<M: Memory> TaskTable<M> {
 
     /// Returns the numbers that were ever used, for checkers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TaskId> {
-        (0..self.numbers.fresh()).map(TaskId).filter(|&id| self.made(id, |chunk| &chunk.allowed).is_some())
+        (0..self.numbers.fresh()).map(TaskId).filter(|&id| self.made(id, |chunk| Some(&chunk.tasks)).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hitm_memory::{Native, NativeWorkers};
+
+    use super::*;
+    use crate::base::attributes::Policy;
+    use crate::base::prio::Prio;
+
+    #[test]
+    fn tasks_that_may_run_everywhere_share_a_mask_until_one_may_not() {
+        let topology = hitm_topology::parse("core:4 pu:1").expect("a machine");
+        let all: CpuSet = topology.cpu_ids().collect();
+        let narrow = CpuSet::from_iter([CpuId(2)]);
+        NativeWorkers::new(4, false).visit(CpuId(0), || {
+            for shares in [false, true] {
+                let table = TaskTable::<Native>::new(&topology, shares);
+                let attributes = |allowed: &CpuSet| Attributes {
+                    prio: Prio::ORDINARY,
+                    policy: Policy::Fifo,
+                    allowed: allowed.clone(),
+                    map: None,
+                    group: None,
+                };
+                let create = |allowed: &CpuSet| table.create(&topology, &attributes(allowed), CpuId(0), CpuId(0));
+                let [wide, other, bound] = [&all, &all, &narrow].map(|allowed| create(allowed).expect("a number"));
+                let masks = [wide, other, bound].map(|id| table.allowed(id));
+                assert_eq!(std::ptr::eq(masks[0], masks[1]), shares);
+                table.allow(&topology, wide, &narrow);
+                table.allow(&topology, bound, &all);
+                let found = [wide, other, bound].map(|id| table.allowed(id).load());
+                assert_eq!(found, [narrow.clone(), all.clone(), all.clone()]);
+                table.allow(&topology, wide, &all);
+                assert_eq!(table.allowed(wide).load(), all);
+            }
+        });
     }
 }

@@ -87,8 +87,8 @@ impl<P: Platform> Scheduler<P> {
         let _pi = task.pi_lock.lock();
         let mut rq = self.state.lock_queue_of(id);
         self.bracket(&rq, id, false, || {
-            self.state.tasks.allowed(id).store(allowed);
-            self.state.stats.note(|| Entry::May(id, allowed.clone()));
+            self.state.tasks.allow(&self.state.topology, id, allowed);
+            self.state.stats.note(|| Entry::May(id, Box::new(allowed.clone())));
             task.cpus_allowed_count.set(allowed.len() as u32);
             self.ids.allow(&self.state, id, allowed);
         });

@@ -69,7 +69,7 @@ impl<P: Platform> Scheduler<P> {
             config,
             rd: RootDomain::new(&topology, config.root_domain),
             way: if config.shipped { Way::Shipped(Shipped::new(&topology, config.keeps_wakeups)) } else { Way::Linux },
-            state: State::new(topology.clone()),
+            state: State::new(topology.clone(), config.keeps_wakeups),
             ids: Ids::new(config.cids, topology.clone()),
             fair: Fair::new(config.idle, config.tick, config.groups),
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),

@@ -328,6 +328,23 @@ impl Hogs {
     fn many() -> Self {
         Self(crate::services::hogs(), 2 * PIECE)
     }
+
+    /// Spawns the load: it works until it is `over`.
+    fn spawn<R: Rival>(self, handle: &R::Handle, over: &Arc<AtomicBool>) -> Vec<R::Join> {
+        let Self(hogs, piece) = self;
+        let load = |_| {
+            let (inner, over) = (handle.clone(), over.clone());
+            R::spawn(handle, async move {
+                // Relaxed: a flag.
+                while !over.load(Ordering::Relaxed) {
+                    work_for(piece);
+                    R::yield_now(&inner).await;
+                }
+                0
+            })
+        };
+        (0..hogs).map(load).collect()
+    }
 }
 
 /// An event that a thread causes and a task waits for.
@@ -402,23 +419,12 @@ pub(crate) fn urgent<R: Rival>(size: Size) -> Vec<Duration> {
     latency::<R>(size, Hogs::many())
 }
 
-fn latency<R: Rival>(size: Size, Hogs(hogs, piece): Hogs) -> Vec<Duration> {
+fn latency<R: Rival>(size: Size, hogs: Hogs) -> Vec<Duration> {
     with_events(size, |event, over| {
         let (runtime, latencies) = (R::start(), Arc::new(Mutex::new(Vec::new())));
         let shared = latencies.clone();
         runtime.run(move |handle| async move {
-            let load = |_| {
-                let (inner, over) = (handle.clone(), over.clone());
-                R::spawn(&handle, async move {
-                    // Relaxed: a flag.
-                    while !over.load(Ordering::Relaxed) {
-                        work_for(piece);
-                        R::yield_now(&inner).await;
-                    }
-                    0
-                })
-            };
-            let tasks: Vec<_> = (0..hogs).map(load).collect();
+            let tasks = hogs.spawn::<R>(&handle, &over);
             R::spawn(&handle, async move {
                 listen(size, event, over, shared).await;
                 0
@@ -428,6 +434,29 @@ fn latency<R: Rival>(size: Size, Hogs(hogs, piece): Hogs) -> Vec<Duration> {
                 task.await;
             }
             0
+        });
+        std::mem::take(&mut *latencies.lock().expect("no holder panics"))
+    })
+}
+
+/// As `urgent`, but the task that waits for events is on a runtime of its own, with one thread.
+pub(crate) fn urgent_apart<R: Rival>(size: Size) -> Vec<Duration> {
+    with_events(size, |event, over| {
+        let (runtime, latencies) = (R::start(), Arc::new(Mutex::new(Vec::new())));
+        let (shared, ends) = (latencies.clone(), over.clone());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                R::start_with(1).run(move |_| async move {
+                    listen(size, event, ends, shared).await;
+                    0
+                })
+            });
+            runtime.run(move |handle| async move {
+                for task in Hogs::many().spawn::<R>(&handle, &over) {
+                    task.await;
+                }
+                0
+            });
         });
         std::mem::take(&mut *latencies.lock().expect("no holder panics"))
     })

@@ -24,7 +24,9 @@
 //! In `wake_latency`, hitm's waiting task has priority 90 and preempts the load at its checkpoints,
 //! as priorities are meant to be used. The other runtimes have no priorities; their load yields
 //! after each piece of work, as their users do. `hitm, equals` does the same without priorities,
-//! for comparison.
+//! for comparison. In rows named `apart`, the waiting task of `urgent` is on a second runtime, with
+//! one thread. The operating system runs that thread beside the load's, so no piece of work delays
+//! the task.
 //!
 //! **What it does not show.** Input and output, timers, thousands of CPUs. Two of hitm's properties
 //! cost time here: each task is picked by priority under its CPU's lock, and queues are the simple

@@ -38,7 +38,12 @@ pub(crate) trait Rival: Sized + 'static {
     type Join: Future<Output = u64> + Send + 'static;
     type Pipe: Pipe;
 
-    fn start() -> Self;
+    /// Starts a runtime with as many threads as all runtimes have.
+    fn start() -> Self {
+        Self::start_with(threads())
+    }
+
+    fn start_with(threads: usize) -> Self;
 
     /// Runs a task and waits for it, on this thread, which is not one of the runtime's.
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
@@ -75,8 +80,8 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
     type Join = Joined<hitm::JoinHandle<Native, u64>>;
     type Pipe = Arc<Queue<Native, u64>>;
 
-    fn start() -> Self {
-        Self(NativeRuntime::with_cpus(threads()).expect("threads"))
+    fn start_with(threads: usize) -> Self {
+        Self(NativeRuntime::with_cpus(threads).expect("threads"))
     }
 
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
@@ -124,8 +129,8 @@ impl Rival for Tokio {
     type Join = Joined<tokio::task::JoinHandle<u64>>;
     type Pipe = TokioPipe;
 
-    fn start() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads()).enable_time().build();
+    fn start_with(threads: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_time().build();
         Self(runtime.expect("threads"))
     }
 
@@ -158,8 +163,9 @@ struct Threads {
 }
 
 impl Threads {
-    /// Starts them. `run` runs the executor until it receives, or may not receive any more.
+    /// Starts so many. `run` runs the executor until it receives, or may not receive any more.
     fn start(
+        threads: usize,
         run: impl Fn(async_channel::Receiver<()>) -> Result<(), async_channel::RecvError> + Clone + Send + 'static,
     ) -> Self {
         let (stop, stopped) = async_channel::bounded::<()>(1);
@@ -167,7 +173,7 @@ impl Threads {
             let (run, stopped) = (run.clone(), stopped.clone());
             std::thread::spawn(move || assert!(run(stopped).is_err(), "nothing is sent"))
         };
-        Self { threads: (0..threads()).map(thread).collect(), stop }
+        Self { threads: (0..threads).map(thread).collect(), stop }
     }
 }
 
@@ -205,10 +211,10 @@ impl Rival for AsyncExecutor {
     type Join = async_executor::Task<u64>;
     type Pipe = ChannelPipe;
 
-    fn start() -> Self {
+    fn start_with(threads: usize) -> Self {
         let executor = Arc::new(async_executor::Executor::new());
         let own = executor.clone();
-        let threads = Threads::start(move |stopped| futures_lite::future::block_on(own.run(stopped.recv())));
+        let threads = Threads::start(threads, move |stopped| futures_lite::future::block_on(own.run(stopped.recv())));
         Self { executor, _threads: threads }
     }
 
@@ -248,9 +254,10 @@ impl Rival for StaticExecutor {
     type Join = async_executor::Task<u64>;
     type Pipe = ChannelPipe;
 
-    fn start() -> Self {
+    fn start_with(threads: usize) -> Self {
         let executor = async_executor::Executor::new().leak();
-        let threads = Threads::start(move |stopped| futures_lite::future::block_on(executor.run(stopped.recv())));
+        let threads =
+            Threads::start(threads, move |stopped| futures_lite::future::block_on(executor.run(stopped.recv())));
         Self { executor, _threads: threads }
     }
 

@@ -10,18 +10,21 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cases::{Case, Contender, Size, urgent, urgent_hitm};
+use crate::cases::{Case, Contender, Size, urgent, urgent_apart, urgent_hitm};
 use crate::compare_latencies;
 use crate::rivals::{AsyncExecutor, Hitm, Rival, StaticExecutor, Tokio, threads};
 
 pub(crate) const ALL: [Case; 4] = [
     ("urgent", |case, size| {
-        let contenders: [Contender<Vec<Duration>>; 5] = [
+        let contenders: [Contender<Vec<Duration>>; 8] = [
             ("hitm", urgent_hitm::<false>),
             ("hitm, over fair", urgent_hitm::<true>),
             ("hitm, equals", urgent::<Hitm>),
             ("tokio", urgent::<Tokio>),
             ("async-executor", urgent::<AsyncExecutor>),
+            ("hitm, apart", urgent_apart::<Hitm>),
+            ("tokio, apart", urgent_apart::<Tokio>),
+            ("async-executor, apart", urgent_apart::<AsyncExecutor>),
         ];
         compare_latencies(case, size, &contenders);
     }),
