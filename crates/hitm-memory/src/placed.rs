@@ -4,6 +4,7 @@ use std::alloc::Layout;
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
@@ -49,6 +50,21 @@ impl<M: Memory, T: Described> Placed<M, T> {
         // address.
         unsafe { memory.write(value) };
         Self { value: memory, owns: PhantomData }
+    }
+}
+
+impl<M: Memory, T> Placed<M, T> {
+    /// Returns the address, for [`from_raw`](Self::from_raw).
+    pub(crate) fn into_raw(self) -> NonNull<T> {
+        ManuallyDrop::new(self).value
+    }
+
+    /// Takes a value back.
+    ///
+    /// # Safety
+    /// The address came from [`into_raw`](Self::into_raw), and is taken back once.
+    pub(crate) unsafe fn from_raw(value: NonNull<T>) -> Self {
+        Self { value, owns: PhantomData }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use hitm_memory::{CpuMask, CpuSet, Memory, Placed, PlainWord};
+use hitm_memory::{CpuMask, CpuSet, Memory, Placed, PlacedOnce, PlainWord};
 use hitm_topology::{CpuId, Topology};
 
 use crate::base::attributes::Attributes;
@@ -15,22 +15,22 @@ use crate::base::weight::Nice;
 /// Numbers per chunk of the table.
 const CHUNK: usize = 256;
 
-fn new_places<T>() -> Box<[OnceLock<T>; CHUNK]> {
-    let places: Box<[OnceLock<T>]> = (0..CHUNK).map(|_| OnceLock::new()).collect();
+fn new_places<T: Default>() -> Box<[T; CHUNK]> {
+    let places: Box<[T]> = (0..CHUNK).map(|_| T::default()).collect();
     places.try_into().unwrap_or_else(|_| unreachable!("as many as a chunk has"))
 }
 
 /// A part of the table: what there is by number, each made at its first need. It is never freed,
 /// but used again. A look-up wants one of the three, and is among the most frequent operations of
-/// the scheduler: each is a word and a pointer, side by side with those of other tasks.
+/// the scheduler: tasks and fair words are a pointer each, side by side with those of other tasks.
 #[expect(clippy::type_complexity, reason = "the seam's test looks for words in the types of fields")]
 #[derive(Debug)]
 struct Chunk<M: Memory> {
-    tasks: Box<[OnceLock<Placed<M, Task<M>>>; CHUNK]>,
+    tasks: Box<[PlacedOnce<M, Task<M>>; CHUNK]>,
     /// Of numbers that a task has had which does not share its mask.
     allowed: OnceLock<Box<[OnceLock<CpuMask<M>>; CHUNK]>>,
     /// Of numbers that a fair task has had.
-    fair: Box<[OnceLock<Placed<M, FairTask<M>>>; CHUNK]>,
+    fair: Box<[PlacedOnce<M, FairTask<M>>; CHUNK]>,
 }
 
 impl<M: Memory> Chunk<M> {
@@ -72,29 +72,29 @@ impl<M: Memory> TaskTable<M> {
         Self { first: Chunk::new(), chunks, everywhere, numbers: IdAllocator::new(topology) }
     }
 
-    /// Returns what `id` has in one part of its chunk, if it was made.
+    /// Returns the chunk of `id` and the place there, if the chunk was made.
     #[inline]
-    fn made<'a, T>(
-        &'a self,
-        id: TaskId,
-        part: impl Fn(&'a Chunk<M>) -> Option<&'a [OnceLock<T>; CHUNK]>,
-    ) -> Option<&'a T> {
+    fn place(&self, id: TaskId) -> Option<(&Chunk<M>, usize)> {
         let index = id.0 as usize;
-        if index < CHUNK {
-            return part(&self.first)?[index].get();
-        }
-        part(self.chunks[index / CHUNK].get()?)?[index % CHUNK].get()
+        let chunk = if index < CHUNK { &self.first } else { self.chunks[index / CHUNK].get()? };
+        Some((chunk, index % CHUNK))
+    }
+
+    #[inline]
+    fn get_if_made(&self, id: TaskId) -> Option<&Task<M>> {
+        let (chunk, place) = self.place(id)?;
+        chunk.tasks[place].get()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: TaskId) -> &Task<M> {
-        self.made(id, |chunk| Some(&chunk.tasks)).expect("a task that was made")
+        self.get_if_made(id).expect("a task that was made")
     }
 
     /// Returns the CPUs where `id` may run.
     #[inline]
     pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
-        let own = self.made(id, |chunk| Some(&**chunk.allowed.get()?));
+        let own = self.place(id).and_then(|(chunk, place)| chunk.allowed.get()?[place].get());
         own.or(self.everywhere.as_ref()).expect("a task that was made")
     }
 
@@ -131,7 +131,7 @@ impl<M: Memory> TaskTable<M> {
     ) -> Option<TaskId> {
         let id = TaskId(self.numbers.try_take(here)?);
         let (number, (chunk, place)) = (Some(id.0 as usize), self.chunk(id));
-        let task = chunk.tasks[place].get_or_init(|| Placed::new(Task::new(), number, Some(topology.cpu(cpu).node)));
+        let task = chunk.tasks[place].get_or_make(|| Placed::new(Task::new(), number, Some(topology.cpu(cpu).node)));
         self.allow(topology, id, &attributes.allowed);
         task.cpu.set(cpu.0);
         task.prio.set(attributes.prio.0);
@@ -154,12 +154,8 @@ impl<M: Memory> TaskTable<M> {
     /// caller owns the number alone or holds the task's `pi_lock`.
     pub(crate) fn make_fair(&self, topology: &Topology, id: TaskId, nice: Nice) -> &FairTask<M> {
         let (chunk, place) = self.chunk(id);
-        if chunk.fair[place].get().is_none() {
-            // Not while the place is being filled: a simulated CPU may be suspended at its words.
-            let node = topology.cpu(self.get(id).cpu()).node;
-            let _first = chunk.fair[place].set(Placed::new(FairTask::new(nice), Some(id.0 as usize), Some(node)));
-        }
-        self.fair(id)
+        let node = || topology.cpu(self.get(id).cpu()).node;
+        chunk.fair[place].get_or_make(|| Placed::new(FairTask::new(nice), Some(id.0 as usize), Some(node())))
     }
 
     /// Returns the fair class's words of `id`, which is or was a fair task.
@@ -171,7 +167,8 @@ impl<M: Memory> TaskTable<M> {
     /// Returns the fair class's words of `id`, if a task of that number was ever fair.
     #[inline]
     pub(crate) fn fair_if_made(&self, id: TaskId) -> Option<&FairTask<M>> {
-        self.made(id, |chunk| Some(&chunk.fair)).map(|fair| &**fair)
+        let (chunk, place) = self.place(id)?;
+        chunk.fair[place].get()
     }
 
     /// Frees a number from `here`. The task has ended and no CPU runs it.
@@ -181,7 +178,7 @@ impl<M: Memory> TaskTable<M> {
 
     /// Returns the numbers that were ever used, for checkers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TaskId> {
-        (0..self.numbers.fresh()).map(TaskId).filter(|&id| self.made(id, |chunk| Some(&chunk.tasks)).is_some())
+        (0..self.numbers.fresh()).map(TaskId).filter(|&id| self.get_if_made(id).is_some())
     }
 }
 
