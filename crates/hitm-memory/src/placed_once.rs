@@ -83,8 +83,8 @@ impl<M: Memory, T> Drop for PlacedOnce<M, T> {
 
 // SAFETY: owns the value as a `Placed` does.
 unsafe impl<M: Memory, T: Send> Send for PlacedOnce<M, T> {}
-// SAFETY: `&T` comes out of `&PlacedOnce`, which needs `Sync`; a value goes in from one thread and is
-// dropped by another one, which needs `Send`.
+// SAFETY: `&T` comes out of `&PlacedOnce`, which needs `Sync`; a value goes in from one thread and
+// is dropped by another one, which needs `Send`.
 unsafe impl<M: Memory, T: Send + Sync> Sync for PlacedOnce<M, T> {}
 
 impl<M: Memory, T: fmt::Debug> fmt::Debug for PlacedOnce<M, T> {
@@ -103,7 +103,10 @@ mod tests {
     use crate::field::{Described, Field};
 
     /// Shows by its count whether it was dropped.
-    struct Counted(Arc<()>, u32);
+    struct Counted {
+        _alive: Arc<()>,
+        number: u32,
+    }
 
     impl Described for Counted {
         const OBJECT: &'static str = "counted";
@@ -116,12 +119,12 @@ mod tests {
     #[test]
     fn the_first_value_stays_and_each_is_dropped_once() {
         let alive = Arc::new(());
-        let value = |number| Placed::<Native, _>::new(Counted(alive.clone(), number), None, None);
+        let value = |number| Placed::<Native, _>::new(Counted { _alive: alive.clone(), number }, None, None);
         let place = PlacedOnce::new();
         assert!(place.get().is_none());
-        assert_eq!(place.set(value(1)).1, 1);
-        assert_eq!(place.set(value(2)).1, 1);
-        assert_eq!(place.get_or_make(|| unreachable!("there is one")).1, 1);
+        assert_eq!(place.set(value(1)).number, 1);
+        assert_eq!(place.set(value(2)).number, 1);
+        assert_eq!(place.get_or_make(|| unreachable!("there is one")).number, 1);
         assert_eq!(Arc::strong_count(&alive), 2);
         drop(place);
         assert_eq!(Arc::strong_count(&alive), 1);
@@ -134,7 +137,7 @@ mod tests {
         for _ in 0..if cfg!(miri) { 4 } else { 1_000 } {
             let place = PlacedOnce::<Native, Counted>::new();
             let fill = |number| {
-                let value = || Placed::new(Counted(alive.clone(), number), None, None);
+                let value = || Placed::new(Counted { _alive: alive.clone(), number }, None, None);
                 std::ptr::from_ref(place.get_or_make(value)).addr()
             };
             let [one, other] = thread::scope(|scope| {

@@ -23,7 +23,6 @@ fn new_places<T: Default>() -> Box<[T; CHUNK]> {
 /// A part of the table: what there is by number, each made at its first need. It is never freed,
 /// but used again. A look-up wants one of the three, and is among the most frequent operations of
 /// the scheduler: tasks and fair words are a pointer each, side by side with those of other tasks.
-#[expect(clippy::type_complexity, reason = "the seam's test looks for words in the types of fields")]
 #[derive(Debug)]
 struct Chunk<M: Memory> {
     tasks: Box<[PlacedOnce<M, Task<M>>; CHUNK]>,

@@ -446,7 +446,7 @@ pub(crate) fn urgent_apart<R: Rival>(size: Size) -> Vec<Duration> {
         let (shared, ends) = (latencies.clone(), over.clone());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                R::start_with(1).run(move |_| async move {
+                R::start_beside().run(move |_| async move {
                     listen(size, event, ends, shared).await;
                     0
                 })

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hitm::sync::Queue;
 use hitm::{NativeRuntime, Priority, SpawnOptions};
@@ -45,6 +46,11 @@ pub(crate) trait Rival: Sized + 'static {
 
     fn start_with(threads: usize) -> Self;
 
+    /// Starts a runtime with one thread beside another one, which has as many as there are CPUs.
+    fn start_beside() -> Self {
+        Self::start_with(1)
+    }
+
     /// Runs a task and waits for it, on this thread, which is not one of the runtime's.
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
     where
@@ -82,6 +88,11 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
 
     fn start_with(threads: usize) -> Self {
         Self(NativeRuntime::with_cpus(threads).expect("threads"))
+    }
+
+    fn start_beside() -> Self {
+        // It does not know that there are more threads than CPUs now.
+        Self(NativeRuntime::builder().cpus(1).spin(Duration::ZERO).build().expect("a thread"))
     }
 
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
