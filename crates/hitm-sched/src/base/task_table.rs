@@ -99,6 +99,7 @@ impl<M: Memory> TaskTable<M> {
 
     /// Sets the CPUs where `id` may run. The caller owns the number alone or holds the task's
     /// `pi_lock`. A CPU that reads meanwhile gets the old or the new set.
+    #[track_caller]
     pub(crate) fn allow(&self, topology: &Topology, id: TaskId, allowed: &CpuSet) {
         let (chunk, place) = self.chunk(id);
         let own = chunk.allowed.get().and_then(|masks| masks[place].get());

@@ -1,0 +1,208 @@
+//! Operations of a runtime on any number of CPUs, by hitm and by Tokio: how many are made per
+//! second.
+//!
+//! The tasks share nothing, so whatever they wait for belongs to the runtime. `spawn`: one task per
+//! CPU spawns a task that does nothing, and joins it. `yield`: four tasks per CPU yield to each
+//! other; a yield counts if another task ran on the thread since the task's last one. `ping-pong`:
+//! one pair per CPU sends a number back and forth through two channels of capacity one, those of
+//! the crate async-channel for all runtimes.
+//!
+//! Natively, on two CPUs:
+//!
+//! ```console
+//! $ cargo run --release -p hitm --example operations -- tokio yield 2
+//! ```
+//!
+//! On a simulated machine of 32 CPUs, with the lines that the threads wait for:
+//!
+//! ```console
+//! $ cargo hitm build --release -p hitm --example operations
+//! $ hitm exec --cpus 32 target/hitm/x86_64-unknown-linux-gnu/release/examples/operations tokio yield 32 300 200
+//! ```
+//!
+//! The last two numbers are the microseconds of the warm-up and of the measured stretch.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use hitm::{NativeRuntime, Priority};
+
+const USAGE: &str = "usage: operations hitm|fair|tokio spawn|yield|ping-pong CPUS [WARM_UP_US MEASURED_US]";
+
+/// The tasks per CPU that yield to each other.
+const YIELDING: usize = 4;
+
+/// The marks of what is measured on a simulated machine.
+mod marks {
+    #[cfg(hitm)]
+    unsafe extern "C" {
+        pub(crate) safe fn hitm_begin();
+        pub(crate) safe fn hitm_end();
+    }
+
+    #[cfg(not(hitm))]
+    pub(crate) fn hitm_begin() {}
+
+    #[cfg(not(hitm))]
+    pub(crate) fn hitm_end() {}
+}
+
+/// What the tasks do.
+#[derive(Clone, Copy)]
+enum Operation {
+    Spawn,
+    Yield,
+    PingPong,
+}
+
+/// The runtime of the calling task.
+trait Runtime: 'static {
+    /// Spawns a task at once. The future that is returned ends with it.
+    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send;
+    fn yield_now() -> impl Future<Output = ()> + Send;
+}
+
+struct Hitm;
+
+impl Runtime for Hitm {
+    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
+        let task = hitm::spawn(future);
+        async move { task.await.expect("it does not panic") }
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        hitm::yield_now()
+    }
+}
+
+struct Tokio;
+
+impl Runtime for Tokio {
+    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
+        let task = tokio::spawn(future);
+        async move { task.await.expect("it does not panic") }
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        tokio::task::yield_now()
+    }
+}
+
+/// The operations of one task, on lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+impl Count {
+    fn add(&self) {
+        // Relaxed, both: a statistic that one task writes.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    /// The task that ran last on this thread.
+    static LAST: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// Starts the tasks, one count for each that counts. A task of the runtime calls.
+fn start<R: Runtime>(operation: Operation, counts: &Arc<[Count]>) {
+    for me in 0..counts.len() {
+        let counts = counts.clone();
+        match operation {
+            Operation::Spawn => drop(R::spawn(async move {
+                loop {
+                    R::spawn(async {}).await;
+                    counts[me].add();
+                }
+            })),
+            Operation::Yield => drop(R::spawn(async move {
+                loop {
+                    if LAST.replace(me) != me {
+                        counts[me].add();
+                    }
+                    R::yield_now().await;
+                }
+            })),
+            Operation::PingPong => {
+                let [(there, arrives), (back, returns)] = [(); 2].map(|()| async_channel::bounded::<usize>(1));
+                drop(R::spawn(async move {
+                    while let Ok(number) = arrives.recv().await {
+                        back.send(number).await.expect("the other task receives");
+                    }
+                }));
+                drop(R::spawn(async move {
+                    loop {
+                        there.send(me).await.expect("the other task receives");
+                        assert_eq!(returns.recv().await, Ok(me));
+                        counts[me].add();
+                    }
+                }));
+            }
+        }
+    }
+}
+
+/// Returns the operations per second of tasks that were started.
+fn measure(counts: &[Count], warm_up: Duration, measured: Duration) -> f64 {
+    // Relaxed: statistics.
+    let sum = || counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum::<u64>();
+    sleep(warm_up);
+    let (begin, before) = (Instant::now(), sum());
+    marks::hitm_begin();
+    sleep(measured);
+    marks::hitm_end();
+    (sum() - before) as f64 / begin.elapsed().as_secs_f64()
+}
+
+fn operations(words: &[&str]) -> Option<f64> {
+    let &[runtime, operation, cpus, ref spans @ ..] = words else { return None };
+    let cpus: usize = cpus.parse().ok().filter(|&cpus| cpus > 0)?;
+    let operation = match operation {
+        "spawn" => Operation::Spawn,
+        "yield" => Operation::Yield,
+        "ping-pong" => Operation::PingPong,
+        _ => return None,
+    };
+    let [warm_up, measured] = match spans {
+        [] => [100_000, 1_000_000],
+        [warm_up, measured] => [warm_up.parse().ok()?, measured.parse().ok()?],
+        _ => return None,
+    };
+    let per_cpu = if matches!(operation, Operation::Yield) { YIELDING } else { 1 };
+    let counts: Arc<[Count]> = (0..cpus * per_cpu).map(|_| Count::default()).collect();
+    let measure = || measure(&counts, Duration::from_micros(warm_up), Duration::from_micros(measured));
+    match runtime {
+        "hitm" | "fair" => {
+            let priority = if runtime == "fair" { Priority::fair(0) } else { Priority::default() };
+            let runtime = NativeRuntime::builder().cpus(cpus).build().expect("threads");
+            let own = counts.clone();
+            // What a task spawns has its priority.
+            drop(runtime.handle().spawn(priority, async move { start::<Hitm>(operation, &own) }));
+            Some(measure())
+        }
+        "tokio" => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cpus).build().expect("threads");
+            let own = counts.clone();
+            drop(runtime.spawn(async move { start::<Tokio>(operation, &own) }));
+            Some(measure())
+        }
+        _ => None,
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some(rate) = operations(&words) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    println!("{}: {:.2} million per second", words[..3].join(" "), rate / 1e6);
+    ExitCode::SUCCESS
+}
