@@ -23,7 +23,7 @@
 //! The last two numbers are the microseconds of the warm-up and of the measured stretch.
 
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,12 +67,20 @@ trait Runtime: 'static {
     fn yield_now() -> impl Future<Output = ()> + Send;
 }
 
+/// Returns unless a runtime that shuts down has aborted the task that was joined: then the caller
+/// is aborted next.
+async fn until_shutdown<E>(joined: Result<(), E>) {
+    if joined.is_err() {
+        pending().await
+    }
+}
+
 struct Hitm;
 
 impl Runtime for Hitm {
     fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
         let task = hitm::spawn(future);
-        async move { task.await.expect("it does not panic") }
+        async move { until_shutdown(task.await).await }
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {
@@ -85,7 +93,7 @@ struct Tokio;
 impl Runtime for Tokio {
     fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
         let task = tokio::spawn(future);
-        async move { task.await.expect("it does not panic") }
+        async move { until_shutdown(task.await).await }
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {

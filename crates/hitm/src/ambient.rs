@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,17 +27,32 @@ use crate::options::SpawnOptions;
 use crate::runtime::{Handle, Inner};
 use crate::time::{Alarm, Elapsed, first_of};
 
+/// The handle of a thread. Its count is written at each use, so it has lines of its own: memory
+/// beside it may be a task of another CPU. `hitm exec` found that.
+#[repr(align(128))]
+pub(crate) struct Current {
+    handle: Handle<Native>,
+}
+
+impl Deref for Current {
+    type Target = Handle<Native>;
+
+    fn deref(&self) -> &Handle<Native> {
+        &self.handle
+    }
+}
+
 thread_local! {
     /// In an `Rc`: a function that only calls the runtime copies that, and does not write the count
     /// of the runtime's references, which all CPUs would write.
-    static CURRENT: RefCell<Option<Rc<Handle<Native>>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<Current>>> = const { RefCell::new(None) };
 }
 
 /// Keeps the calling thread in a runtime. Made by [`Handle::enter`]. Drop the guards of one thread
 /// in the reverse order of their making.
 #[must_use = "the thread leaves the runtime when this is dropped"]
 pub struct Entered {
-    before: Option<Rc<Handle<Native>>>,
+    before: Option<Rc<Current>>,
     /// The guard changes the thread that made it.
     stays: PhantomData<*const ()>,
 }
@@ -55,12 +71,12 @@ impl fmt::Debug for Entered {
     }
 }
 
-fn try_here() -> Option<Rc<Handle<Native>>> {
+fn try_here() -> Option<Rc<Current>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
 #[track_caller]
-fn here() -> Rc<Handle<Native>> {
+fn here() -> Rc<Current> {
     try_here().expect("this thread belongs to no runtime: call it in a task, or enter a runtime first")
 }
 
@@ -82,7 +98,7 @@ impl Handle<Native> {
     #[must_use]
     #[track_caller]
     pub fn current() -> Self {
-        Self::clone(&here())
+        Self::clone(&*here())
     }
 
     /// Returns the runtime of the calling thread; `None` when the thread belongs to no runtime.
@@ -102,7 +118,7 @@ impl Handle<Native> {
     /// assert_eq!(runtime.block_on(task).unwrap(), 1);
     /// ```
     pub fn enter(&self) -> Entered {
-        let before = CURRENT.with(|current| current.replace(Some(Rc::new(self.clone()))));
+        let before = CURRENT.with(|current| current.replace(Some(Rc::new(Current { handle: self.clone() }))));
         Entered { before, stays: PhantomData }
     }
 }
@@ -266,6 +282,6 @@ pub fn task_name() -> Option<Arc<str>> {
 }
 
 /// Returns the runtime if the caller is one of its tasks.
-pub(crate) fn task_here() -> Option<Rc<Handle<Native>>> {
+pub(crate) fn task_here() -> Option<Rc<Current>> {
     try_here().filter(|handle| handle.task_id().is_some())
 }

@@ -6,9 +6,7 @@
 
 use std::rc::Rc;
 
-use hitm_memory::Native;
-
-use crate::runtime::Handle;
+use crate::ambient::Current;
 
 /// Calls `f`, which may block the thread, in the calling task. The tasks that are queued on this
 /// CPU move to other CPUs before, and no new ones come until `f` has returned. Outside a task,
@@ -24,11 +22,12 @@ use crate::runtime::Handle;
 ///
 /// # Limits
 /// The tasks wait if there is no other CPU, and if a task that is bound to this CPU exists
-/// ([`Handle::spawn_on`]): then `f` is called as if the task called it itself. A CPU that was taken
-/// offline by [`Handle::set_offline`] while its task runs is online afterwards.
+/// ([`Handle::spawn_on`](crate::Handle::spawn_on)): then `f` is called as if the task called it
+/// itself. A CPU that was taken offline by [`Handle::set_offline`](crate::Handle::set_offline)
+/// while its task runs is online afterwards.
 pub fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
     /// Takes the CPU back, also when `f` panics.
-    struct Back(Rc<Handle<Native>>, hitm_topology::CpuId);
+    struct Back(Rc<Current>, hitm_topology::CpuId);
     impl Drop for Back {
         fn drop(&mut self) {
             self.0.set_online(self.1);

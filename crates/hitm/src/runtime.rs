@@ -116,7 +116,7 @@ impl<P: Platform> Handle<P> {
             number,
             operations,
             host,
-            cells: Table::new(),
+            cells: Table::new(sched.topology().cpus()),
             all_cpus: sched.topology().cpu_ids().collect(),
             locals: sched.topology().cpu_ids().map(|_| Local::new()).collect(),
             watch: (sched.is_shipped() && sched.topology().cpus() > 1).then(|| Watch::new(sched.topology())),
