@@ -17,13 +17,14 @@
 //!
 //! ```console
 //! $ cargo hitm build --release -p hitm --example operations
-//! $ hitm exec --cpus 32 target/hitm/x86_64-unknown-linux-gnu/release/examples/operations tokio yield 32 300 200
+//! $ cp target/hitm/x86_64-unknown-linux-gnu/release/examples/operations .
+//! $ hitm exec --cpus 32 ./operations tokio yield 32 300 200
 //! ```
 //!
 //! The last two numbers are the microseconds of the warm-up and of the measured stretch.
 
 use std::cell::Cell;
-use std::future::{Future, pending};
+use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,25 +63,17 @@ enum Operation {
 
 /// The runtime of the calling task.
 trait Runtime: 'static {
-    /// Spawns a task at once. The future that is returned ends with it.
-    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send;
+    /// Spawns a task at once. The future that is returned ends with it: with an error if a runtime
+    /// that shuts down has aborted it.
+    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = Result<(), impl Sized>> + Send;
     fn yield_now() -> impl Future<Output = ()> + Send;
-}
-
-/// Returns unless a runtime that shuts down has aborted the task that was joined: then the caller
-/// is aborted next.
-async fn until_shutdown<E>(joined: Result<(), E>) {
-    if joined.is_err() {
-        pending().await
-    }
 }
 
 struct Hitm;
 
 impl Runtime for Hitm {
-    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
-        let task = hitm::spawn(future);
-        async move { until_shutdown(task.await).await }
+    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = Result<(), impl Sized>> + Send {
+        hitm::spawn(future)
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {
@@ -91,9 +84,8 @@ impl Runtime for Hitm {
 struct Tokio;
 
 impl Runtime for Tokio {
-    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
-        let task = tokio::spawn(future);
-        async move { until_shutdown(task.await).await }
+    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = Result<(), impl Sized>> + Send {
+        tokio::spawn(future)
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {
@@ -118,14 +110,14 @@ thread_local! {
     static LAST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Starts the tasks, one count for each that counts. A task of the runtime calls.
+/// Starts the tasks, one count for each that counts. A task of the runtime calls. They end when the
+/// runtime shuts down.
 fn start<R: Runtime>(operation: Operation, counts: &Arc<[Count]>) {
     for me in 0..counts.len() {
         let counts = counts.clone();
         match operation {
             Operation::Spawn => drop(R::spawn(async move {
-                loop {
-                    R::spawn(async {}).await;
+                while R::spawn(async {}).await.is_ok() {
                     counts[me].add();
                 }
             })),
@@ -141,13 +133,16 @@ fn start<R: Runtime>(operation: Operation, counts: &Arc<[Count]>) {
                 let [(there, arrives), (back, returns)] = [(); 2].map(|()| async_channel::bounded::<usize>(1));
                 drop(R::spawn(async move {
                     while let Ok(number) = arrives.recv().await {
-                        back.send(number).await.expect("the other task receives");
+                        if back.send(number).await.is_err() {
+                            return;
+                        }
                     }
                 }));
                 drop(R::spawn(async move {
-                    loop {
-                        there.send(me).await.expect("the other task receives");
-                        assert_eq!(returns.recv().await, Ok(me));
+                    while there.send(me).await.is_ok()
+                        && let Ok(number) = returns.recv().await
+                    {
+                        assert_eq!(number, me);
                         counts[me].add();
                     }
                 }));

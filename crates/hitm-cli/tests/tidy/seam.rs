@@ -23,7 +23,7 @@ fn is_shared(segment: &syn::PathSegment) -> bool {
     let is = |name: &str| matches!(first, Some(syn::GenericArgument::Type(syn::Type::Path(path))) if path.path.is_ident(name));
     match &*name {
         "Mutex" | "Condvar" => !is("P"),
-        "RwLock" | "OnceLock" | "UnsafeCell" | "References" => true,
+        "RwLock" | "OnceLock" | "PlacedOnce" | "UnsafeCell" | "References" => true,
         "JoinWord" | "Latch" => is("Native"),
         // `M::Atomic` is a word of the seam, `AtomicWord` its interface.
         _ => name.starts_with("Atomic") && !["Atomic", "AtomicWord"].contains(&&*name),
