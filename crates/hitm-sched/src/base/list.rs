@@ -98,12 +98,12 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
     /// results would differ between builds.
     #[track_caller]
     pub(crate) fn insert_before(&self, place: Option<TaskId>, new: TaskId) {
-        let prev = self.prev(place);
-        let links = (self.links_of)(new);
-        links.next.set(link(place));
-        links.prev.set(link(prev));
-        self.at(prev).next.set(link(Some(new)));
-        self.at(place).prev.set(link(Some(new)));
+        let (own, behind) = ((self.links_of)(new), self.at(place));
+        let prev = behind.prev.get();
+        own.next.set(link(place));
+        own.prev.set(prev);
+        self.at(task(prev)).next.set(link(Some(new)));
+        behind.prev.set(link(Some(new)));
     }
 
     #[track_caller]
@@ -198,9 +198,26 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
     /// Inserts `new` before `place`.
     #[track_caller]
     pub(crate) fn insert_before(&self, place: TaskId, new: TaskId) {
+        let (own, behind) = ((self.links_of)(new), (self.links_of)(place));
         let prev = self.prev(place);
-        self.join(prev, new);
-        self.join(new, place);
+        (self.links_of)(prev).next.set(link(Some(new)));
+        own.prev.set(link(Some(prev)));
+        own.next.set(link(Some(place)));
+        behind.prev.set(link(Some(new)));
+    }
+
+    /// Makes a ring of only `new` in place of one of only `old`.
+    #[track_caller]
+    pub(crate) fn restart(&self, old: TaskId, new: TaskId) {
+        self.start(new);
+        self.unlink(old);
+    }
+
+    #[track_caller]
+    fn unlink(&self, old: TaskId) {
+        let links = (self.links_of)(old);
+        links.next.set(UNLINKED);
+        links.prev.set(UNLINKED);
     }
 
     /// Puts `new` in the place of `old`.
@@ -214,9 +231,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
     #[track_caller]
     pub(crate) fn remove(&self, old: TaskId) {
         self.join(self.prev(old), self.next(old));
-        let links = (self.links_of)(old);
-        links.next.set(UNLINKED);
-        links.prev.set(UNLINKED);
+        self.unlink(old);
     }
 }
 

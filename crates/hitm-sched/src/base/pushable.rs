@@ -100,6 +100,22 @@ impl<M: Memory> RtQueue<M> {
         }
     }
 
+    /// Puts `new` into the pushable list behind its equals, and removes `old`. That is the first
+    /// entry, and of the same priority. `highest_prio_next` stays as it is.
+    pub(crate) fn exchange_pushable(&self, tasks: &TaskTable<M>, old: TaskId, new: TaskId) {
+        let (nodes, firsts) = (self.nodes(tasks), Self::firsts(tasks));
+        tasks.get(new).pushable_prio.set(tasks.get(old).pushable_prio.get());
+        let less_urgent = Some(firsts.next(old)).filter(|&place| place != old);
+        nodes.insert_before(less_urgent, new);
+        let equal = nodes.next(Some(old)).expect("the new entry is behind the old one");
+        if less_urgent.is_some() {
+            firsts.replace(old, equal);
+        } else {
+            firsts.restart(old, equal);
+        }
+        nodes.remove(old);
+    }
+
     /// Removes `id` from the pushable list. Returns whether it was there.
     pub(crate) fn remove_pushable(&self, tasks: &TaskTable<M>, id: TaskId) -> bool {
         let (nodes, firsts) = (self.nodes(tasks), Self::firsts(tasks));

@@ -33,6 +33,26 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
+    /// `next` runs instead of `prev`, which stays queued. Where CPUs keep wakeups, `prev` takes the
+    /// place of an equal in the list, and the advertisement: no word changes that other CPUs read.
+    /// Does nothing and returns false if that cannot be done.
+    pub(super) fn take_turns(&self, rq: &RqGuard<'_, P>, prev: TaskId, next: TaskId) -> bool {
+        let (Some(_), Some(own)) = (self.searchers(), self.shipped()) else { return false };
+        let tasks = &self.state.tasks;
+        let task = tasks.get(prev);
+        let are_equal = rq.rt.first_pushable(tasks) == Some(next)
+            && task.prio() == tasks.get(next).prio()
+            && task.can_move()
+            && self.runs_everywhere(prev)
+            && self.runs_everywhere(next)
+            && !self.fair.groups.has_real_time_limits();
+        if !are_equal || !own.pass_on(&self.state, rq, next, prev) {
+            return false;
+        }
+        rq.rt.exchange_pushable(tasks, next, prev);
+        true
+    }
+
     /// Removes `id`, which runs, sleeps or moves. Harmless when it is not in the list.
     pub(crate) fn dequeue_pushable(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let tasks = &self.state.tasks;

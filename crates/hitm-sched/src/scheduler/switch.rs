@@ -77,11 +77,12 @@ impl<P: Platform> Scheduler<P> {
             self.spare_behind(rq, next, idles);
             return next;
         }
-        if let Some(prev) = queued {
+        let taken_turns = queued.zip(next).is_some_and(|(prev, next)| self.take_turns(&rq, prev, next));
+        if let Some(prev) = queued.filter(|_| !taken_turns) {
             self.put(&rq, prev);
         }
         self.fair.note_idleness(&self.state, &rq, prev, next);
-        self.begin(&rq, next);
+        self.begin(&rq, next, taken_turns);
         self.part(&rq, prev, why, next);
         if let Some(prev) = goes {
             self.send_home(&mut rq, prev);
@@ -205,15 +206,17 @@ impl<P: Platform> Scheduler<P> {
         next
     }
 
-    /// Does steps 4 and 5: `next` runs from now on.
-    fn begin(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
+    /// Does steps 4 and 5: `next` runs from now on. With `taken_turns` it is not pushable any more.
+    fn begin(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>, taken_turns: bool) {
         if let Some(next) = next {
             self.state.tasks.get(next).set_on_cpu();
             if self.fair.is_fair(&self.state, next) {
                 self.fair.begin_fair(&self.state, rq, next);
             } else {
                 self.fair.put_groups(&self.state, rq);
-                self.dequeue_pushable(rq, next);
+                if !taken_turns {
+                    self.dequeue_pushable(rq, next);
+                }
             }
         } else {
             self.fair.put_groups(&self.state, rq);

@@ -175,6 +175,21 @@ impl<P: Platform> Shipped<P> {
         state.tasks.get(id).announced.set(Announced::No as u32);
     }
 
+    /// `new` comes to the pushable list of `rq` in exchange for `old`, and is advertised from now on
+    /// as that was. They are as urgent, and may run everywhere. Does nothing and returns false if
+    /// `old` is advertised and other tasks of the list are not.
+    pub(crate) fn pass_on(&self, state: &State<P>, rq: &RqGuard<'_, P>, old: TaskId, new: TaskId) -> bool {
+        match Self::announced(state, old) {
+            Announced::No => true,
+            Announced::All if rq.rt.unannounced.get() == 0 => {
+                state.tasks.get(old).announced.set(Announced::No as u32);
+                state.tasks.get(new).announced.set(Announced::All as u32);
+                true
+            }
+            Announced::All | Announced::Each => false,
+        }
+    }
+
     /// Returns whether `id`, which is or was in a pushable list, is counted as urgent: whether it
     /// came there with more than the default priority. The result is the same at its advertisement
     /// and at its withdrawal.
