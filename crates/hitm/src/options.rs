@@ -132,12 +132,15 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Most tasks have none of it.
-    pub(crate) fn of(options: SpawnOptions) -> Option<Box<Self>> {
+    /// Takes what is kept of the options. Most tasks have none of it.
+    pub(crate) fn of(options: &mut SpawnOptions) -> Option<Box<Self>> {
         let SpawnOptions { cpus, group, name, role, tenant, priority: _ } = options;
-        let is_kept = cpus.is_some() || group.is_some() || name.is_some() || role.is_some() || tenant.is_some();
+        if cpus.is_none() && group.is_none() && name.is_none() && role.is_none() && tenant.is_none() {
+            return None;
+        }
         let (last_cpu, slept) = (AtomicU32::new(0), AtomicBool::new(true));
-        is_kept.then(|| Box::new(Self { cpus, group, name, role, tenant, last_cpu, slept }))
+        let (cpus, group, name, tenant) = (cpus.take(), group.take(), name.take(), tenant.take());
+        Some(Box::new(Self { cpus, group, name, role: *role, tenant, last_cpu, slept }))
     }
 
     pub(crate) fn role(&self) -> Option<Role> {

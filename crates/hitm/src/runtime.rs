@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hitm_memory::{CpuSet, Interrupts, Mode, Native, PathCost, Platform, Time};
+use hitm_memory::{Interrupts, Mode, Native, PathCost, Platform, Time};
 use hitm_sched::{Mitigation, Scheduler, Scheduling, TaskId, WakeHint};
 use hitm_topology::{CpuId, Topology};
 
@@ -37,8 +37,6 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) operations: Arc<dyn Scheduling<P>>,
     pub(crate) host: Box<dyn Host>,
     pub(crate) cells: Table<P>,
-    /// All CPUs, where a task may run by default.
-    pub(crate) all_cpus: CpuSet,
     /// Per-CPU state, indexed by CPU.
     pub(crate) locals: Box<[Local]>,
     /// Who looks at whose sleeps. `None` with one CPU and with forms of the original.
@@ -117,7 +115,6 @@ impl<P: Platform> Handle<P> {
             operations,
             host,
             cells: Table::new(sched.topology().cpus()),
-            all_cpus: sched.topology().cpu_ids().collect(),
             locals: sched.topology().cpu_ids().map(|_| Local::new()).collect(),
             watch: (sched.is_shipped() && sched.topology().cpus() > 1).then(|| Watch::new(sched.topology())),
             task_count: AnyTaskCount::new(sched.topology(), sched.keeps_wakeups()),

@@ -63,22 +63,22 @@ impl<P: Platform> Handle<P> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let options = options.into();
+        let mut options = options.into();
         #[cfg(feature = "tracing")]
         let future = crate::trace::within_span(&options, future);
-        JoinHandle::new(self.launch(Unlaunched::new(self.0.number, future), options))
+        JoinHandle::new(self.launch(Unlaunched::new(self.0.number, future), &mut options))
     }
 
-    /// Spawns the task of a block. Here is all of a spawn that does not know the future's type:
-    /// each type would have a copy of its own.
-    fn launch(&self, block: Unlaunched<P>, options: SpawnOptions) -> CellRef<P> {
+    /// Spawns the task of a block, and takes what the task keeps of its options. Here is all of a
+    /// spawn that does not know the future's type: each type would have a copy of its own.
+    fn launch(&self, block: Unlaunched<P>, options: &mut SpawnOptions) -> CellRef<P> {
         if let Some(role) = options.role {
             self.check_role(role);
         }
         let attributes = Attributes {
             prio: options.priority.prio,
             policy: options.priority.policy,
-            allowed: options.cpus.as_ref().map_or_else(|| self.0.all_cpus.clone(), |cpus| self.on_machine(cpus)),
+            allowed: options.cpus.as_ref().map(|cpus| self.on_machine(cpus)),
             map: options.tenant.as_ref().map(Tenant::map),
             group: options.group.as_ref().map(Group::id),
         };

@@ -33,7 +33,7 @@ fn group(bench: &Bench, parent: Option<GroupId>) -> GroupId {
 /// Creates a sleeping task of nice 0 that may run on `cpu`.
 fn member(bench: &Bench, group: Option<GroupId>, cpu: CpuId) -> TaskId {
     let policy = Policy::Fair(Nice::new(0));
-    bench.create(&Attributes { prio: Prio::NONE, policy, allowed: CpuSet::from_iter([cpu]), map: None, group })
+    bench.create(&Attributes { prio: Prio::NONE, policy, allowed: Some(CpuSet::from_iter([cpu])), map: None, group })
 }
 
 fn deep(bench: &Bench, depth: usize) -> Cycle {

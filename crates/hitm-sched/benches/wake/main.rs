@@ -49,7 +49,7 @@ const EQUAL: Prio = Prio::from_rt_priority(50);
 /// Creates a sleeping real-time task that may run on `cpus`.
 fn task(bench: &Bench, prio: Prio, cpus: &[CpuId]) -> TaskId {
     let allowed = cpus.iter().copied().collect();
-    bench.create(&Attributes { prio, policy: Policy::Fifo, allowed, map: None, group: None })
+    bench.create(&Attributes { prio, policy: Policy::Fifo, allowed: Some(allowed), map: None, group: None })
 }
 
 /// Makes the state in which a cycle begins and ends.

@@ -52,8 +52,8 @@ pub struct Attributes {
     pub prio: Prio,
     /// How the task shares its CPU with tasks of equal priority.
     pub policy: Policy,
-    /// The CPUs where it may run.
-    pub allowed: CpuSet,
+    /// The CPUs where it may run; `None` for all CPUs.
+    pub allowed: Option<CpuSet>,
     /// The map that its concurrency ids belong to, or `None`. Made by
     /// [`Scheduler::make_map`](crate::scheduler::Scheduler::make_map).
     pub map: Option<MapId>,

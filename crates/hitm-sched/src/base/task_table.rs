@@ -13,7 +13,7 @@ use crate::base::task::Task;
 use crate::base::weight::Nice;
 
 /// Numbers per chunk of the table.
-const CHUNK: usize = 256;
+const CHUNK: usize = 1_024;
 
 fn new_places<T: Default>() -> Box<[T; CHUNK]> {
     let places: Box<[T]> = (0..CHUNK).map(|_| T::default()).collect();
@@ -45,6 +45,7 @@ pub(crate) struct TaskTable<M: Memory> {
     first: Chunk<M>,
     /// The others, by chunk. The first of these chunks is never made.
     chunks: Box<[OnceLock<Chunk<M>>]>,
+    all_cpus: CpuSet,
     /// All CPUs, where tasks that may run everywhere have no mask of their own. In the original
     /// each task has one.
     everywhere: Option<CpuMask<M>>,
@@ -66,9 +67,9 @@ impl<M: Memory> TaskTable<M> {
     /// Creates a table without tasks. Those that may run everywhere share a mask, or do not.
     pub(crate) fn new(topology: &Topology, shares_mask: bool) -> Self {
         let chunks = (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        let all = || CpuMask::new("all_cpus_mask", None, topology, &topology.cpu_ids().collect());
-        let everywhere = shares_mask.then(all);
-        Self { first: Chunk::new(), chunks, everywhere, numbers: IdAllocator::new(topology) }
+        let all_cpus = topology.cpu_ids().collect();
+        let everywhere = shares_mask.then(|| CpuMask::new("all_cpus_mask", None, topology, &all_cpus));
+        Self { first: Chunk::new(), chunks, all_cpus, everywhere, numbers: IdAllocator::new(topology) }
     }
 
     /// Returns the chunk of `id` and the place there, if the chunk was made.
@@ -97,15 +98,20 @@ impl<M: Memory> TaskTable<M> {
         own.or(self.everywhere.as_ref()).expect("a task that was made")
     }
 
-    /// Sets the CPUs where `id` may run. The caller owns the number alone or holds the task's
-    /// `pi_lock`. A CPU that reads meanwhile gets the old or the new set.
+    /// Returns the CPUs that a new task is to have.
+    pub(crate) fn wanted<'a>(&'a self, attributes: &'a Attributes) -> &'a CpuSet {
+        attributes.allowed.as_ref().unwrap_or(&self.all_cpus)
+    }
+
+    /// Sets the CPUs where `id` may run; there are `count`. The caller owns the number alone or
+    /// holds the task's `pi_lock`. A CPU that reads meanwhile gets the old or the new set.
     #[track_caller]
-    pub(crate) fn allow(&self, topology: &Topology, id: TaskId, allowed: &CpuSet) {
+    pub(crate) fn allow(&self, topology: &Topology, id: TaskId, allowed: &CpuSet, count: usize) {
         let (chunk, place) = self.chunk(id);
         let own = chunk.allowed.get().and_then(|masks| masks[place].get());
         if let Some(own) = own {
             own.store(allowed);
-        } else if self.everywhere.is_none() || allowed.len() < topology.cpus() {
+        } else if self.everywhere.is_none() || count < topology.cpus() {
             // With its CPUs from the beginning: others read the mask as soon as it is there.
             let mask = CpuMask::new("task_cpus_mask", Some(id.0 as usize), topology, allowed);
             let own = chunk.allowed.get_or_init(new_places)[place].get_or_init(|| mask);
@@ -132,10 +138,11 @@ impl<M: Memory> TaskTable<M> {
         let id = TaskId(self.numbers.try_take(here)?);
         let (number, (chunk, place)) = (Some(id.0 as usize), self.chunk(id));
         let task = chunk.tasks[place].get_or_make(|| Placed::new(Task::new(), number, Some(topology.cpu(cpu).node)));
-        self.allow(topology, id, &attributes.allowed);
+        let count = attributes.allowed.as_ref().map_or(topology.cpus(), CpuSet::len);
+        self.allow(topology, id, self.wanted(attributes), count);
         task.cpu.set(cpu.0);
         task.prio.set(attributes.prio.0);
-        task.cpus_allowed_count.set(attributes.allowed.len() as u32);
+        task.cpus_allowed_count.set(count as u32);
         task.set_policy(attributes.policy, false);
         if let Some(nice) = attributes.policy.nice() {
             self.make_fair(topology, id, nice).begin(nice);
@@ -201,7 +208,7 @@ mod tests {
                 let attributes = |allowed: &CpuSet| Attributes {
                     prio: Prio::ORDINARY,
                     policy: Policy::Fifo,
-                    allowed: allowed.clone(),
+                    allowed: Some(allowed.clone()),
                     map: None,
                     group: None,
                 };
@@ -209,11 +216,11 @@ mod tests {
                 let [wide, other, bound] = [&all, &all, &narrow].map(|allowed| create(allowed).expect("a number"));
                 let masks = [wide, other, bound].map(|id| table.allowed(id));
                 assert_eq!(std::ptr::eq(masks[0], masks[1]), shares);
-                table.allow(&topology, wide, &narrow);
-                table.allow(&topology, bound, &all);
+                table.allow(&topology, wide, &narrow, narrow.len());
+                table.allow(&topology, bound, &all, all.len());
                 let found = [wide, other, bound].map(|id| table.allowed(id).load());
                 assert_eq!(found, [narrow.clone(), all.clone(), all.clone()]);
-                table.allow(&topology, wide, &all);
+                table.allow(&topology, wide, &all, all.len());
                 assert_eq!(table.allowed(wide).load(), all);
             }
         });

@@ -87,9 +87,10 @@ impl<P: Platform> Scheduler<P> {
         let _pi = task.pi_lock.lock();
         let mut rq = self.state.lock_queue_of(id);
         self.bracket(&rq, id, false, || {
-            self.state.tasks.allow(&self.state.topology, id, allowed);
+            let count = allowed.len();
+            self.state.tasks.allow(&self.state.topology, id, allowed, count);
             self.state.stats.note(|| Entry::May(id, Box::new(allowed.clone())));
-            task.cpus_allowed_count.set(allowed.len() as u32);
+            task.cpus_allowed_count.set(count as u32);
             self.ids.allow(&self.state, id, allowed);
         });
         if task.on_rq.get() == 0 {

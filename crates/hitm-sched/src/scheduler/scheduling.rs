@@ -103,11 +103,12 @@ impl<P: Platform> Scheduling<P> for Scheduler<P> {
             self.fair.make_fair(&self.state);
         }
         let here = P::current_cpu();
-        let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
+        let allowed = self.state.tasks.wanted(attributes);
+        let cpu = if allowed.contains(here) { Some(here) } else { allowed.first_from(here) };
         let cpu = cpu.expect("a task must be allowed on some CPU");
         let id = self.state.tasks.create(&self.state.topology, attributes, cpu, here)?;
-        self.state.stats.note(|| Entry::May(id, Box::new(attributes.allowed.clone())));
-        self.ids.join(&self.state, id, attributes.map, &attributes.allowed);
+        self.state.stats.note(|| Entry::May(id, Box::new(allowed.clone())));
+        self.ids.join(&self.state, id, attributes.map, allowed);
         self.fair.groups.join_group(&self.state, id, attributes.group);
         Some(id)
     }

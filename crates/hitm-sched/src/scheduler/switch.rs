@@ -168,7 +168,9 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         self.dequeue(rq, prev, true);
-        if rq.online.get() != 0 && rq.highest() > self.state.tasks.get(prev).prio() {
+        // A CPU without any task looks before it idles, if it keeps wakeups.
+        let looks_later = self.keeps_wakeups() && rq.nr_running.get() == 0;
+        if !looks_later && rq.online.get() != 0 && rq.highest() > self.state.tasks.get(prev).prio() {
             self.pull(rq);
         }
     }

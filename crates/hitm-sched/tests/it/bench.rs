@@ -13,7 +13,7 @@ use hitm_topology::{CpuId, Topology};
 
 /// Returns the attributes of a fair task.
 pub(crate) fn fair(nice: i8, allowed: CpuSet, group: Option<GroupId>) -> Attributes {
-    Attributes { prio: Prio::NONE, policy: Policy::Fair(Nice::new(nice)), allowed, map: None, group }
+    Attributes { prio: Prio::NONE, policy: Policy::Fair(Nice::new(nice)), allowed: Some(allowed), map: None, group }
 }
 
 /// The CPU picks a task and begins it.

@@ -69,7 +69,7 @@ impl Bench {
 }
 
 fn attributes(allowed: CpuSet) -> Attributes {
-    Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None, group: None }
+    Attributes { prio: Prio(49), policy: Policy::Fifo, allowed: Some(allowed), map: None, group: None }
 }
 
 /// An event of the table, and what CPU 0 touches in it.

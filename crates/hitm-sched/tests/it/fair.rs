@@ -285,7 +285,7 @@ fn no_fair_task_runs_while_a_real_time_one_waits_there() {
         sched.create(&Attributes {
             prio: Prio(98),
             policy: Policy::Fifo,
-            allowed: allowed.clone(),
+            allowed: Some(allowed.clone()),
             map: None,
             group: None,
         })

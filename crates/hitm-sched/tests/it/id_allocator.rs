@@ -18,7 +18,8 @@ fn a_number_that_another_cpu_gives_back_is_used_again_in_order() {
     let ended = Rc::new(Cell::new(None));
     bench.each(move |cpu, sched| {
         let allowed = CpuSet::from_iter([CpuId(1)]);
-        let attributes = Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None, group: None };
+        let attributes =
+            Attributes { prio: Prio(49), policy: Policy::Fifo, allowed: Some(allowed), map: None, group: None };
         if cpu == CpuId(1) {
             let task = sched.create(&attributes);
             sched.wake(task);
@@ -48,7 +49,8 @@ fn misses(distance: u32, objects: [&str; 2]) -> [f64; 2] {
         let prepares = (cpu.0 / distance).is_multiple_of(2);
         let between = &prepared[if prepares { cpu.index() } else { cpu.index() - distance as usize }];
         let allowed = CpuSet::from_iter([cpu]);
-        let attributes = Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None, group: None };
+        let attributes =
+            Attributes { prio: Prio(49), policy: Policy::Fifo, allowed: Some(allowed), map: None, group: None };
         let mut left = TASKS;
         while left > 0 {
             let prepared = prepares.then(|| sched.prepare(&attributes).expect("a number"));

@@ -28,7 +28,13 @@ impl Three {
     fn task(&self, cpu: u32) -> TaskId {
         let allowed: CpuSet = (0..3).map(CpuId).collect();
         self.on(cpu, |sched| {
-            sched.create(&Attributes { prio: Prio(0), policy: Policy::Fifo, allowed, map: None, group: None })
+            sched.create(&Attributes {
+                prio: Prio(0),
+                policy: Policy::Fifo,
+                allowed: Some(allowed),
+                map: None,
+                group: None,
+            })
         })
     }
 

@@ -57,7 +57,8 @@ impl Bench {
     /// Creates a task like [`real_time`](Self::real_time), but asleep.
     fn asleep(&self, prio: i32, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
         let allowed: CpuSet = others.iter().copied().chain([cpu]).map(CpuId).collect();
-        let attributes = Attributes { prio: Prio(prio), policy: Policy::Fifo, allowed, map: None, group };
+        let attributes =
+            Attributes { prio: Prio(prio), policy: Policy::Fifo, allowed: Some(allowed), map: None, group };
         self.on(cpu, move |sched| sched.create(&attributes))
     }
 

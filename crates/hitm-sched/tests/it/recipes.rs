@@ -72,7 +72,13 @@ impl Bench {
         let allowed: CpuSet = cpus.iter().map(|&cpu| CpuId(cpu)).collect();
         let prio = Prio(Prio::NONE.0 - level);
         self.on(cpus[0], move |sched| {
-            sched.create(&Attributes { prio, policy: Policy::Fifo, allowed: allowed.clone(), map: None, group: None })
+            sched.create(&Attributes {
+                prio,
+                policy: Policy::Fifo,
+                allowed: Some(allowed.clone()),
+                map: None,
+                group: None,
+            })
         })
     }
 

@@ -130,11 +130,11 @@ impl World {
         if self.model.tasks.len() >= 3 * self.model.cpus as usize {
             return;
         }
-        let attributes =
-            Attributes { prio: self.prio(), policy: self.policy(), allowed: self.allowed(), map: None, group: None };
+        let (prio, policy, allowed) = (self.prio(), self.policy(), self.allowed());
+        let attributes = Attributes { prio, policy, allowed: Some(allowed.clone()), map: None, group: None };
         let id = self.on(cpu, |sched| sched.create(&attributes));
         self.log(format_args!("cpu {cpu} creates {id}, {attributes:?}"));
-        self.model.create(id, attributes.prio, attributes.allowed);
+        self.model.create(id, attributes.prio, allowed);
     }
 
     fn wake(&mut self, cpu: CpuId) {

@@ -441,7 +441,7 @@ impl<P: Platform> Driver<P> {
         let (prio, fair) = self.plan.class(prio, &mut cpu.random);
         let policy = fair.unwrap_or(policy);
         let group = if self.plan.groups { self.groups.any(&mut cpu.random) } else { None };
-        let attributes = Attributes { prio, policy, allowed: allowed.clone(), map: None, group };
+        let attributes = Attributes { prio, policy, allowed: Some(allowed.clone()), map: None, group };
         let id = self.sched.prepare(&attributes).expect("a number");
         self.handles[id.0 as usize].fetch_add(1, Ordering::Release);
         P::settle();
