@@ -133,3 +133,59 @@ impl<M: Memory> RtQueue<M> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hitm_memory::{Native, NativeWorkers};
+    use hitm_topology::CpuId;
+
+    use super::*;
+    use crate::base::attributes::{Attributes, Policy};
+
+    /// A queue, and its tasks by number. `waiting` are the priorities of those in the list.
+    fn queue(waiting: &[i32], runs: i32) -> (TaskTable<Native>, RtQueue<Native>, Vec<TaskId>) {
+        let topology = hitm_topology::parse("core:2 pu:1").expect("a machine");
+        let (tasks, queue) = (TaskTable::new(&topology, true), RtQueue::new());
+        let create = |&prio: &i32| {
+            let attributes =
+                Attributes { prio: Prio(prio), policy: Policy::Fifo, allowed: None, map: None, group: None };
+            tasks.create(&topology, &attributes, CpuId(0), CpuId(0)).expect("a number")
+        };
+        let ids: Vec<TaskId> = waiting.iter().chain([&runs]).map(create).collect();
+        for &id in &ids[..waiting.len()] {
+            queue.insert_pushable(&tasks, id);
+        }
+        (tasks, queue, ids)
+    }
+
+    #[test]
+    fn an_exchange_is_an_insertion_and_a_removal() {
+        NativeWorkers::new(2, false).visit(CpuId(0), || {
+            // All lists of up to five tasks of three priorities.
+            for choice in 0..3_i32.pow(5) {
+                for length in 1..=5 {
+                    let waiting: Vec<i32> = (0..length).map(|place| choice / 3_i32.pow(place) % 3).collect();
+                    let runs = *waiting.iter().min().expect("a task waits");
+                    let [(tasks, exchanged, ids), (others, expected, _)] = [(); 2].map(|()| queue(&waiting, runs));
+                    let (first, last) = (exchanged.first_pushable(&tasks).expect("a task"), ids[length as usize]);
+                    exchanged.exchange_pushable(&tasks, first, last);
+                    expected.insert_pushable(&others, last);
+                    assert!(expected.remove_pushable(&others, first));
+                    expected.update_next(&others);
+                    let next = [&exchanged, &expected].map(|queue| queue.highest_prio_next.get());
+                    assert_eq!(next[0], next[1], "{waiting:?}");
+                    // Each removal goes by the ring of the first tasks of the priorities.
+                    for &id in &ids {
+                        let lists = [exchanged.pushable(&tasks), expected.pushable(&others)];
+                        assert_eq!(lists[0], lists[1], "{waiting:?}, before {id} goes");
+                        let ring =
+                            |tasks| ids.iter().map(|&id| RtQueue::<Native>::firsts(tasks).contains(id)).collect();
+                        let rings: [Vec<bool>; 2] = [ring(&tasks), ring(&others)];
+                        assert_eq!(rings[0], rings[1], "{waiting:?}, before {id} goes");
+                        assert_eq!(exchanged.remove_pushable(&tasks, id), expected.remove_pushable(&others, id));
+                    }
+                }
+            }
+        });
+    }
+}

@@ -18,7 +18,8 @@
 //! pushed to CPUs that run something less urgent, as after any wakeup. A CPU that finds nothing to
 //! run takes half of the tasks of another queue, the longest of a few near ones. (7) A task that
 //! its CPU leaves while it could run is advertised at once, if the task that runs next was and may
-//! run everywhere. So two tasks that take turns do not write the words of the advertisement.
+//! run everywhere. So two tasks that take turns do not write the words of the advertisement. If
+//! they are equals, one takes the other's place in the list of waiting tasks too.
 //!
 //! (8) Tasks that yield to each other and never wait are spread by their CPUs: at some of the
 //! yields a CPU looks at a few queues, and takes tasks from one that is more than twice as long as

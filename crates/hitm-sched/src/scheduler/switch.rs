@@ -3,7 +3,8 @@
 //! **Protocol.** Under the queue's lock:
 //!
 //! 1. A task that blocks leaves the queue.
-//! 2. If that made the queue less urgent, the CPU pulls.
+//! 2. If that made the queue less urgent, the CPU pulls. A CPU that keeps wakeups and has no task
+//!    left does not: it looks in step 4.
 //! 3. A task that stays queued and may move becomes pushable.
 //! 4. The first task of the most urgent priority is picked and is not pushable any more. If its
 //!    group may not [run](crate::fair::group::real_time) any longer, the next task is picked.
@@ -168,7 +169,7 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         self.dequeue(rq, prev, true);
-        // A CPU without any task looks before it idles, if it keeps wakeups.
+        // `find_before_idle` looks for a CPU without any task.
         let looks_later = self.keeps_wakeups() && rq.nr_running.get() == 0;
         if !looks_later && rq.online.get() != 0 && rq.highest() > self.state.tasks.get(prev).prio() {
             self.pull(rq);
