@@ -44,8 +44,9 @@ pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
     /// layouts hold. True of the native and the simulated world, false of model checkers.
     const EXACT: bool;
 
-    /// Whether code may leave out a read whose result it knows. The simulated machine counts reads,
-    /// and the figures of its mechanisms include those of their first form.
+    /// Whether code may leave out a read whose result it knows, or a store that another one
+    /// overwrites. The simulated machine counts accesses, and the figures of its mechanisms include
+    /// those of their first form.
     const LEAVES_OUT_READS: bool = false;
 
     /// A shared word.

@@ -208,7 +208,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
 
     /// Makes a ring of only `new` in place of one of only `old`.
     #[track_caller]
-    pub(crate) fn restart(&self, old: TaskId, new: TaskId) {
+    fn restart(&self, old: TaskId, new: TaskId) {
         self.start(new);
         self.unlink(old);
     }
@@ -223,8 +223,12 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
     /// Puts `new` in the place of `old`.
     #[track_caller]
     pub(crate) fn replace(&self, old: TaskId, new: TaskId) {
-        self.insert_before(old, new);
-        self.remove(old);
+        if M::LEAVES_OUT_READS && self.next(old) == old {
+            self.restart(old, new);
+        } else {
+            self.insert_before(old, new);
+            self.remove(old);
+        }
     }
 
     /// Removes `old`.

@@ -108,11 +108,7 @@ impl<M: Memory> RtQueue<M> {
         let less_urgent = Some(firsts.next(old)).filter(|&place| place != old);
         nodes.insert_before(less_urgent, new);
         let equal = nodes.next(Some(old)).expect("the new entry is behind the old one");
-        if less_urgent.is_some() {
-            firsts.replace(old, equal);
-        } else {
-            firsts.restart(old, equal);
-        }
+        firsts.replace(old, equal);
         nodes.remove(old);
     }
 

@@ -72,18 +72,23 @@ impl<M: Memory> TaskTable<M> {
         Self { first: Chunk::new(), chunks, all_cpus, everywhere, numbers: IdAllocator::new(topology) }
     }
 
-    /// Returns the chunk of `id` and the place there, if the chunk was made.
+    /// Returns what `find` finds in the chunk of `id`, at the place there, if the chunk was made.
     #[inline]
-    fn place(&self, id: TaskId) -> Option<(&Chunk<M>, usize)> {
+    fn at<'a, T>(&'a self, id: TaskId, find: impl Fn(&'a Chunk<M>, usize) -> Option<T>) -> Option<T> {
         let index = id.0 as usize;
-        let chunk = if index < CHUNK { &self.first } else { self.chunks[index / CHUNK].get()? };
-        Some((chunk, index % CHUNK))
+        if index < CHUNK { find(&self.first, index) } else { find(self.later(index)?, index % CHUNK) }
+    }
+
+    /// Returns the chunk of a number that is not among the first. Not inlined: a look-up stays
+    /// short where it is.
+    #[inline(never)]
+    fn later(&self, index: usize) -> Option<&Chunk<M>> {
+        self.chunks[index / CHUNK].get()
     }
 
     #[inline]
     fn get_if_made(&self, id: TaskId) -> Option<&Task<M>> {
-        let (chunk, place) = self.place(id)?;
-        chunk.tasks[place].get()
+        self.at(id, |chunk, place| chunk.tasks[place].get())
     }
 
     #[inline]
@@ -94,7 +99,7 @@ impl<M: Memory> TaskTable<M> {
     /// Returns the CPUs where `id` may run.
     #[inline]
     pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
-        let own = self.place(id).and_then(|(chunk, place)| chunk.allowed.get()?[place].get());
+        let own = self.at(id, |chunk, place| chunk.allowed.get()?[place].get());
         own.or(self.everywhere.as_ref()).expect("a task that was made")
     }
 
@@ -174,8 +179,7 @@ impl<M: Memory> TaskTable<M> {
     /// Returns the fair class's words of `id`, if a task of that number was ever fair.
     #[inline]
     pub(crate) fn fair_if_made(&self, id: TaskId) -> Option<&FairTask<M>> {
-        let (chunk, place) = self.place(id)?;
-        chunk.fair[place].get()
+        self.at(id, |chunk, place| chunk.fair[place].get())
     }
 
     /// Frees a number from `here`. The task has ended and no CPU runs it.

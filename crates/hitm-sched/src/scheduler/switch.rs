@@ -47,7 +47,7 @@ impl<P: Platform> Scheduler<P> {
         // Read before the task is released: a task that left may at once be queued elsewhere, under
         // another lock.
         let queued = prev.filter(|&prev| self.state.tasks.get(prev).on_rq.get() != 0);
-        let may_not_stay = |rq: &RqGuard<'_, P>| queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
+        let may_not_stay = |rq: &RqGuard<'_, P>| queued.filter(|&prev| !self.may_stay(rq, prev));
         let mut goes = may_not_stay(&rq);
         let mut next = self.pick(&rq, goes);
         // A throttled task cannot be run.
@@ -143,6 +143,14 @@ impl<P: Platform> Scheduler<P> {
             }
             SwitchReason::Yield | SwitchReason::Preempt => false,
         }
+    }
+
+    /// Returns whether `prev`, which the CPU of `rq` runs, may run there further.
+    #[inline]
+    fn may_stay(&self, rq: &RqGuard<'_, P>, prev: TaskId) -> bool {
+        // A CPU is active while it is online: both words change under the queue's lock.
+        (P::LEAVES_OUT_READS && rq.online.get() != 0 && self.runs_everywhere(prev))
+            || self.nearest_active(prev, rq.cpu) == rq.cpu
     }
 
     /// Does steps 1 and 2.
