@@ -176,8 +176,8 @@ impl<P: Platform> Shipped<P> {
     }
 
     /// `new` comes to the pushable list of `rq` in exchange for `old`, and is advertised from now
-    /// on as that was. They are as urgent, and may run everywhere. Does nothing and returns false if
-    /// `old` is advertised and other tasks of the list are not.
+    /// on as that was. They are as urgent, and may run everywhere. Does nothing and returns false
+    /// if `old` is advertised and other tasks of the list are not.
     pub(crate) fn pass_on(&self, state: &State<P>, rq: &RqGuard<'_, P>, old: TaskId, new: TaskId) -> bool {
         match Self::announced(state, old) {
             Announced::No => true,
