@@ -48,6 +48,13 @@ impl<M: Memory> Links<M> {
         self.next.get() != UNLINKED
     }
 
+    /// Marks these links as in no list.
+    #[track_caller]
+    fn unlink(&self) {
+        self.next.set(UNLINKED);
+        self.prev.set(UNLINKED);
+    }
+
     /// Returns the first task of the list with this head, without its lock. The result may be
     /// stale.
     #[track_caller]
@@ -125,8 +132,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
         links.prev.set(prev);
         self.at(task(prev)).next.set(link(Some(new)));
         self.at(task(next)).prev.set(link(Some(new)));
-        old.next.set(UNLINKED);
-        old.prev.set(UNLINKED);
+        old.unlink();
     }
 
     /// Removes `old`. Does nothing when it is not in the list.
@@ -139,8 +145,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
         let (next, prev) = (links.next.get(), links.prev.get());
         self.at(task(prev)).next.set(next);
         self.at(task(next)).prev.set(prev);
-        links.next.set(UNLINKED);
-        links.prev.set(UNLINKED);
+        links.unlink();
     }
 
     /// Returns the tasks in order.
@@ -199,32 +204,20 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
     #[track_caller]
     pub(crate) fn insert_before(&self, place: TaskId, new: TaskId) {
         let (own, behind) = ((self.links_of)(new), (self.links_of)(place));
-        let prev = self.prev(place);
-        (self.links_of)(prev).next.set(link(Some(new)));
-        own.prev.set(link(Some(prev)));
+        let prev = behind.prev.get();
+        (self.links_of)(task(prev).expect("a ring links tasks")).next.set(link(Some(new)));
+        own.prev.set(prev);
         own.next.set(link(Some(place)));
         behind.prev.set(link(Some(new)));
-    }
-
-    /// Makes a ring of only `new` in place of one of only `old`.
-    #[track_caller]
-    fn restart(&self, old: TaskId, new: TaskId) {
-        self.start(new);
-        self.unlink(old);
-    }
-
-    #[track_caller]
-    fn unlink(&self, old: TaskId) {
-        let links = (self.links_of)(old);
-        links.next.set(UNLINKED);
-        links.prev.set(UNLINKED);
     }
 
     /// Puts `new` in the place of `old`.
     #[track_caller]
     pub(crate) fn replace(&self, old: TaskId, new: TaskId) {
         if M::LEAVES_OUT_READS && self.next(old) == old {
-            self.restart(old, new);
+            // `old` is alone.
+            self.start(new);
+            (self.links_of)(old).unlink();
         } else {
             self.insert_before(old, new);
             self.remove(old);
@@ -235,7 +228,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
     #[track_caller]
     pub(crate) fn remove(&self, old: TaskId) {
         self.join(self.prev(old), self.next(old));
-        self.unlink(old);
+        (self.links_of)(old).unlink();
     }
 }
 
