@@ -1,6 +1,7 @@
 //! [`Loom`]: a [`Memory`] over loom's words.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -22,6 +23,16 @@ const LOOKS_VARIED: u32 = 2;
 /// [`Model`](crate::Model).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loom;
+
+thread_local! {
+    /// How many waits of this execution will still be broken off. A model runs on one thread.
+    static BREAKS_OFF: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The next `count` waits that can be broken off are, after a look in vain.
+pub(crate) fn break_off(count: usize) {
+    BREAKS_OFF.set(count);
+}
 
 impl Memory for Loom {
     const EXACT: bool = false;
@@ -66,6 +77,29 @@ impl Memory for Loom {
             loom::thread::yield_now();
         }
         unreachable!("the loop has no end")
+    }
+
+    fn spin_briefly<T: Word>(word: &LoomAtomic<T>, mut again: impl FnMut(T) -> bool) -> Option<T> {
+        if BREAKS_OFF.get() == 0 {
+            return Some(Self::spin_while(word, again));
+        }
+        // Acquire: as in `spin_while`.
+        let value = word.load(Ordering::Acquire);
+        if !again(value) {
+            return Some(value);
+        }
+        // Other threads may have run during the load.
+        match BREAKS_OFF.get().checked_sub(1) {
+            Some(left) => {
+                BREAKS_OFF.set(left);
+                None
+            }
+            None => Some(Self::spin_while(word, again)),
+        }
+    }
+
+    fn give_way() {
+        loom::thread::yield_now();
     }
 
     fn allocate(layout: Layout, _placement: &Placement<'_>) -> NonNull<u8> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
 use crate::defect::{self, Defect};
+use crate::memory;
 
 /// The environment variable that lifts the bounds on preemptions: minutes instead of seconds.
 const UNBOUNDED: &str = "HITM_LOOM_UNBOUNDED";
@@ -20,6 +21,7 @@ const BRANCHES_MAX: usize = 2_000;
 pub struct Model {
     property: &'static str,
     preemptions: Option<usize>,
+    breaks_off: usize,
     run: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -94,7 +96,7 @@ impl Model {
     /// with `loom::thread`. It must create its words itself. It may share only records of outcomes
     /// with other executions.
     pub fn new(property: &'static str, run: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { property, preemptions: None, run: Arc::new(run) }
+        Self { property, preemptions: None, breaks_off: 0, run: Arc::new(run) }
     }
 
     /// Limits the exploration to executions with at most `count` preemptions of threads. A switch
@@ -103,6 +105,13 @@ impl Model {
     #[must_use]
     pub fn preemptions(self, count: usize) -> Self {
         Self { preemptions: Some(count), ..self }
+    }
+
+    /// Breaks off the first `count` waits of each execution that can be:
+    /// [`Memory::spin_briefly`](hitm_memory::Memory::spin_briefly). Without it none is.
+    #[must_use]
+    pub fn breaks_off(self, count: usize) -> Self {
+        Self { breaks_off: count, ..self }
     }
 
     /// Returns the property.
@@ -145,11 +154,12 @@ impl Model {
         builder.max_duration = None;
         builder.checkpoint_file = None;
         let executions = Arc::new(AtomicUsize::new(0));
-        let (run, counter) = (self.run.clone(), executions.clone());
+        let (run, counter, breaks_off) = (self.run.clone(), executions.clone(), self.breaks_off);
         let execute = move || {
             // Relaxed: one thread of the operating system runs the whole model.
             counter.fetch_add(1, Ordering::Relaxed);
             defect::forget_held();
+            memory::break_off(breaks_off);
             run();
         };
         defect::activate(defect);

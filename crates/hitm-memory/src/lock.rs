@@ -24,9 +24,14 @@
 //! **Cost.** Free: one read-modify-write, one load that hits, one store, one line. Contended: one
 //! load miss a release for each waiter.
 //!
-//! **Limits.** Not reentrant. 65,535 waiters. A waiter spins, so a holder must not block; and a
-//! waiter whose thread the operating system takes off its CPU keeps those behind it waiting, so
-//! threads should not be more than CPUs.
+//! **Leaving the line.** A thread that waits for long gives its CPU up, and may get it back after
+//! milliseconds. It must not be served meanwhile: all others would wait for a thread that only
+//! waits itself. So if it is the last of the line, it gives its ticket back first, and takes another
+//! one later. If it is not, those behind it wait for long too, and leave before it.
+//!
+//! **Limits.** Not reentrant. 65,535 waiters. A waiter spins, so a holder must not block. A thread
+//! that the operating system takes off its CPU while it holds the lock, or while it spins in the
+//! line, keeps those behind it waiting, so threads should not be more than CPUs.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -65,13 +70,32 @@ impl<M: Memory> RawSpinLock<M> {
     #[track_caller]
     pub fn lock(&self) -> RawGuard<'_, M> {
         // Relaxed: a ticket gives an order and publishes nothing.
-        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut ticket = self.next.fetch_add(1, Ordering::Relaxed);
         // Acquire: what the last holder wrote is seen. Pairs with the Release in `RawGuard::drop`.
         if self.served.load(Ordering::Acquire) != ticket {
-            // Its loads are Acquire too, for the same reason.
-            M::spin_while(&self.served, |served| served != ticket);
+            ticket = self.wait(ticket);
         }
         RawGuard { lock: self, ticket, site: M::site() }
+    }
+
+    /// Waits until `ticket` or a later one is served, and returns that one.
+    #[track_caller]
+    fn wait(&self, mut ticket: u16) -> u16 {
+        loop {
+            // Its loads are Acquire: as in `lock`.
+            if M::spin_briefly(&self.served, |served| served != ticket).is_some() {
+                return ticket;
+            }
+            // Relaxed: as in `lock`. It succeeds only while no CPU has come later: who comes next
+            // has this ticket, or finds the lock free.
+            let behind = ticket.wrapping_add(1);
+            let left = self.next.compare_exchange(behind, ticket, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            M::give_way();
+            if left {
+                // Relaxed: as in `lock`.
+                ticket = self.next.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Takes the lock if it is free.

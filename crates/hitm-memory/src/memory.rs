@@ -82,6 +82,19 @@ pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
     #[track_caller]
     fn spin_while<T: Word>(word: &Self::Atomic<T>, again: impl FnMut(T) -> bool) -> T;
 
+    /// Reads as [`spin_while`](Self::spin_while) does, and returns `None` once the wait is so long
+    /// that the calling thread had better [give way](Self::give_way): who is waited for may have
+    /// been taken off its CPU. It returns a value where each CPU belongs to one thread.
+    #[inline(always)]
+    #[track_caller]
+    fn spin_briefly<T: Word>(word: &Self::Atomic<T>, again: impl FnMut(T) -> bool) -> Option<T> {
+        Some(Self::spin_while(word, again))
+    }
+
+    /// Lets other threads have the CPU. No effect where each CPU belongs to one thread.
+    #[inline(always)]
+    fn give_way() {}
+
     /// Memory for an object that other CPUs touch: zeroed or not, aligned to `layout` and to a line
     /// at least.
     fn allocate(layout: Layout, placement: &Placement<'_>) -> NonNull<u8>;

@@ -42,10 +42,18 @@ fn in_turns() -> Model {
     Model::new("the lock's holders are alone and see each other's writes", || adders(2, 2, add)).preemptions(4)
 }
 
+/// Two holders, which leave the line and come back.
+fn leaving() -> Model {
+    Model::new("who leaves the line is not waited for", || adders(2, 2, add)).breaks_off(2).preemptions(4)
+}
+
 #[test]
 fn holders_are_alone_and_see_each_others_writes() {
     in_turns().check();
     Model::new("three holders", || adders(3, 1, add)).preemptions(3).check();
+    leaving().check();
+    let three = || adders(3, 1, add);
+    Model::new("who leaves the line may not be the last", three).breaks_off(2).preemptions(3).check();
     Model::new("who tries until it has the lock is a holder like others", || adders(2, 1, try_add)).check();
 }
 
@@ -57,19 +65,24 @@ fn broken_locks_are_noticed() {
         model: in_turns(),
         caught_by,
     };
-    // The operation that takes a lock belongs to the caller's file.
+    // The operations that take a lock, and that leave the line, belong to the caller's file.
     let take = Site::new("it/lock.rs", Op::Load, Ordering::Acquire);
+    let leave = Site::new("it/lock.rs", Op::CompareExchange, Ordering::Relaxed);
     let release = Site::new("src/lock.rs", Op::Store, Ordering::Release);
+    let name = "who leaves the line keeps its ticket";
+    let kept = Row { name, defect: Defect::lose(leave), model: leaving(), caught_by: FaultKind::NoProgress };
     let rows = [
         row("the lock is let go Relaxed", release, Defect::relax, FaultKind::Race),
         row("the lock is taken Relaxed", take, Defect::relax, FaultKind::Race),
         row("the lock is not let go", release, Defect::lose, FaultKind::NoProgress),
+        kept,
     ];
     expect![[r#"
-        defect                     | property                                                 | caught by
-        the lock is let go Relaxed | the lock's holders are alone and see each other's writes | loom, data race
-        the lock is taken Relaxed  | the lock's holders are alone and see each other's writes | loom, data race
-        the lock is not let go     | the lock's holders are alone and see each other's writes | loom, no progress
+        defect                               | property                                                 | caught by
+        the lock is let go Relaxed           | the lock's holders are alone and see each other's writes | loom, data race
+        the lock is taken Relaxed            | the lock's holders are alone and see each other's writes | loom, data race
+        the lock is not let go               | the lock's holders are alone and see each other's writes | loom, no progress
+        who leaves the line keeps its ticket | who leaves the line is not waited for                    | loom, no progress
     "#]]
     .assert_eq(&table(&rows));
 }
