@@ -1,11 +1,13 @@
-//! Operations of a runtime on any number of CPUs, by hitm and by Tokio: how many are made per
+//! Operations of a runtime on any number of CPUs, by hitm, Tokio and Rayon: how many are made per
 //! second.
 //!
 //! The tasks share nothing, so whatever they wait for belongs to the runtime. `spawn`: one task per
 //! CPU spawns a task that does nothing, and joins it. `yield`: four tasks per CPU yield to each
 //! other; a yield counts if another task ran on the thread since the task's last one. `ping-pong`:
 //! one pair per CPU sends a number back and forth through two channels of capacity one, those of
-//! the crate async-channel for all runtimes.
+//! the crate async-channel for all runtimes. `join`: one task computes the 25th Fibonacci number by
+//! recursion, again and again; the two halves of each step are closures that may run at the same
+//! time.
 //!
 //! Natively, on two CPUs:
 //!
@@ -25,18 +27,24 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::hint::black_box;
+use std::mem::forget;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use hitm::{NativeRuntime, Priority};
 
-const USAGE: &str = "usage: operations hitm|fair|tokio spawn|yield|ping-pong CPUS [WARM_UP_US MEASURED_US]";
+const USAGE: &str = "\
+usage: operations hitm|fair|tokio spawn|yield|ping-pong CPUS [WARM_UP_US MEASURED_US]
+       operations hitm|fair|rayon join CPUS [WARM_UP_US MEASURED_US]";
 
 /// The tasks per CPU that yield to each other.
 const YIELDING: usize = 4;
+
+/// The number that `join` computes: 242,784 joins.
+const FIB: u64 = 25;
 
 /// The marks of what is measured on a simulated machine.
 mod marks {
@@ -59,6 +67,7 @@ enum Operation {
     Spawn,
     Yield,
     PingPong,
+    Join,
 }
 
 /// The runtime of the calling task.
@@ -93,14 +102,33 @@ impl Runtime for Tokio {
     }
 }
 
-/// The operations of one task, on lines of its own.
+/// The pool of the calling thread.
+trait Pool: 'static {
+    fn join(a: impl FnOnce() -> u64 + Send, b: impl FnOnce() -> u64 + Send) -> (u64, u64);
+}
+
+impl Pool for Hitm {
+    fn join(a: impl FnOnce() -> u64 + Send, b: impl FnOnce() -> u64 + Send) -> (u64, u64) {
+        hitm::join(a, b)
+    }
+}
+
+struct Rayon;
+
+impl Pool for Rayon {
+    fn join(a: impl FnOnce() -> u64 + Send, b: impl FnOnce() -> u64 + Send) -> (u64, u64) {
+        rayon::join(a, b)
+    }
+}
+
+/// The operations of one task or one thread, on lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
 
 impl Count {
     fn add(&self) {
-        // Relaxed, both: a statistic that one task writes.
+        // Relaxed, both: a statistic that one task or one thread writes.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 }
@@ -108,13 +136,15 @@ impl Count {
 thread_local! {
     /// The task that ran last on this thread.
     static LAST: Cell<usize> = const { Cell::new(usize::MAX) };
+
+    /// The joins of this thread.
+    static JOINS: Cell<Option<&'static Count>> = const { Cell::new(None) };
 }
 
 /// Starts the tasks, one count for each that counts. A task of the runtime calls. They end when the
 /// runtime shuts down.
-fn start<R: Runtime>(operation: Operation, counts: &Arc<[Count]>) {
+fn start<R: Runtime>(operation: Operation, counts: &'static [Count]) {
     for me in 0..counts.len() {
-        let counts = counts.clone();
         match operation {
             Operation::Spawn => drop(R::spawn(async move {
                 while R::spawn(async {}).await.is_ok() {
@@ -129,6 +159,7 @@ fn start<R: Runtime>(operation: Operation, counts: &Arc<[Count]>) {
                     R::yield_now().await;
                 }
             })),
+            Operation::Join => unreachable!("its tasks are closures"),
             Operation::PingPong => {
                 let [(there, arrives), (back, returns)] = [(); 2].map(|()| async_channel::bounded::<usize>(1));
                 drop(R::spawn(async move {
@@ -151,6 +182,29 @@ fn start<R: Runtime>(operation: Operation, counts: &Arc<[Count]>) {
     }
 }
 
+/// Computes Fibonacci numbers until the program ends. Each thread counts its joins, in one of
+/// `counts`.
+fn compute<P: Pool>(counts: &'static [Count]) {
+    fn fib<P: Pool>(n: u64, counts: &'static [Count], threads: &AtomicUsize) -> u64 {
+        if n < 2 {
+            return n;
+        }
+        let (one, other) = P::join(|| fib::<P>(n - 1, counts, threads), || fib::<P>(n - 2, counts, threads));
+        let joins = JOINS.get().unwrap_or_else(|| {
+            // Relaxed: a number for each thread.
+            let own = &counts[threads.fetch_add(1, Ordering::Relaxed)];
+            JOINS.set(Some(own));
+            own
+        });
+        joins.add();
+        one + other
+    }
+    let threads = AtomicUsize::new(0);
+    loop {
+        black_box(fib::<P>(black_box(FIB), counts, &threads));
+    }
+}
+
 /// Returns the operations per second of tasks that were started.
 fn measure(counts: &[Count], warm_up: Duration, measured: Duration) -> f64 {
     // Relaxed: statistics.
@@ -170,6 +224,7 @@ fn operations(words: &[&str]) -> Option<f64> {
         "spawn" => Operation::Spawn,
         "yield" => Operation::Yield,
         "ping-pong" => Operation::PingPong,
+        "join" => Operation::Join,
         _ => return None,
     };
     let [warm_up, measured] = match spans {
@@ -178,21 +233,32 @@ fn operations(words: &[&str]) -> Option<f64> {
         _ => return None,
     };
     let per_cpu = if matches!(operation, Operation::Yield) { YIELDING } else { 1 };
-    let counts: Arc<[Count]> = (0..cpus * per_cpu).map(|_| Count::default()).collect();
-    let measure = || measure(&counts, Duration::from_micros(warm_up), Duration::from_micros(measured));
-    match runtime {
-        "hitm" | "fair" => {
+    let counts: &[Count] = Vec::leak((0..cpus * per_cpu).map(|_| Count::default()).collect());
+    let measure = || measure(counts, Duration::from_micros(warm_up), Duration::from_micros(measured));
+    match (runtime, operation) {
+        ("hitm" | "fair", _) => {
             let priority = if runtime == "fair" { Priority::fair(0) } else { Priority::default() };
             let runtime = NativeRuntime::builder().cpus(cpus).build().expect("threads");
-            let own = counts.clone();
+            let handle = runtime.handle();
+            if let Operation::Join = operation {
+                drop(handle.spawn(priority, async { compute::<Hitm>(counts) }));
+                // The task does not end, so the runtime cannot.
+                forget(runtime);
+                return Some(measure());
+            }
             // What a task spawns has its priority.
-            drop(runtime.handle().spawn(priority, async move { start::<Hitm>(operation, &own) }));
+            drop(handle.spawn(priority, async move { start::<Hitm>(operation, counts) }));
             Some(measure())
         }
-        "tokio" => {
+        ("tokio", Operation::Spawn | Operation::Yield | Operation::PingPong) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cpus).build().expect("threads");
-            let own = counts.clone();
-            drop(runtime.spawn(async move { start::<Tokio>(operation, &own) }));
+            drop(runtime.spawn(async move { start::<Tokio>(operation, counts) }));
+            Some(measure())
+        }
+        ("rayon", Operation::Join) => {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(cpus).build().expect("threads");
+            pool.spawn(|| compute::<Rayon>(counts));
+            forget(pool);
             Some(measure())
         }
         _ => None,

@@ -7,27 +7,29 @@
 //! options of the task that began. So the scheduler decides when and where they run, by the same
 //! priority, group and workers, and a stolen job runs on behalf of a task with these.
 //!
-//! **Protocol.** (1) A participant that puts a job into its deque looks at `crew`: if no helper
-//! searches and there may be more of them, it counts one in that searches, and spawns it. (2) A
-//! helper that finds a job does not search while it runs the job; before, it does as in (1), since
-//! there may be more jobs. (3) A helper that has found nothing for [`PATIENCE`] counts itself out,
-//! (4) looks once more, and ends.
+//! **Protocol.** (1) A participant that puts a job into its deque looks whether another
+//! [helper](super::helpers) is wanted: if none searches and there may be more of them, it counts one
+//! in that searches, and spawns it. (2) A helper that finds a job does not search while it runs the
+//! job; before, it does as in (1), since there may be more jobs. (3) A helper that has found nothing
+//! for [`PATIENCE`] counts itself out, (4) looks once more, and ends.
 //!
 //! **No lost jobs.** The thread that puts a job into its deque takes it out again itself, unless it
 //! was stolen. So a helper that does not come costs time, never a result, and (1) needs no fence
-//! between the deque and `crew`: a helper that (4) has just missed the job is replaced at the next
-//! job.
+//! between the deque and the answer: a helper that (4) has just missed the job is replaced at the
+//! next job.
 
 use std::cell::Cell;
 use std::hint::spin_loop;
 use std::ptr::null;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{park_timeout, yield_now};
 use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Steal, Stealer, Worker};
+use hitm_memory::Native;
 
+use super::helpers::Helpers;
 use super::job::{Job, Waiter};
 
 /// How long a helper searches in vain before it ends: about what spawning it and waking a worker
@@ -47,8 +49,6 @@ const SLEEP: Duration = Duration::from_micros(500);
 
 /// What the participants do to the runtime. Tests do without one.
 pub(super) trait Crew {
-    /// Returns how many helpers there may be.
-    fn most_helpers(&self) -> u32;
     /// Spawns a helper, which the computation has counted in.
     fn call_helper(&self);
     /// Handles the interrupts of the worker, and lets other workers have the tasks that wait here.
@@ -57,23 +57,18 @@ pub(super) trait Crew {
 
 /// A computation. It may serve several outermost joins of one task, one after the other.
 #[derive(Debug)]
-#[repr(align(128))]
 pub(super) struct Computation {
-    /// The number of helpers that search (high half) and of all helpers (low half). All
-    /// participants read it, so it is alone on its lines.
-    crew: AtomicU64,
-    rest: Rest,
-}
-
-#[derive(Debug)]
-#[repr(align(128))]
-struct Rest {
-    /// By seat. The first `made` are set.
+    pub(super) helpers: Helpers<Native>,
+    /// By seat. The first `made` are set. Whoever steals reads them.
     stealers: Box<[OnceLock<Stealer<Job>>]>,
     made: AtomicUsize,
-    /// Seats that no participant has. Their deques are empty.
-    free: Mutex<Vec<Seat>>,
+    free: Free,
 }
+
+/// Seats that no participant has. Their deques are empty. Written when a helper comes or goes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Free(Mutex<Vec<Seat>>);
 
 /// A deque.
 #[derive(Debug)]
@@ -82,48 +77,25 @@ struct Seat {
     deque: Worker<Job>,
 }
 
-const ONE_HELPER: u64 = 1;
-const ONE_SEARCHES: u64 = 1 << 32;
-
-fn helpers(crew: u64) -> u32 {
-    crew as u32
-}
-
-fn searching(crew: u64) -> u64 {
-    crew >> 32
-}
-
-/// Returns whether another helper is wanted, if there may be `most`.
-#[inline]
-fn is_wanted(crew: u64, most: u32) -> bool {
-    searching(crew) == 0 && helpers(crew) < most
-}
-
 impl Computation {
-    /// Makes a computation on `workers` workers.
+    /// Makes a computation on `workers` workers, with as many helpers beside the first participant.
     pub(super) fn new(workers: usize) -> Self {
-        let rest = Rest {
+        Self {
+            helpers: Helpers::new(workers.saturating_sub(1) as u32),
             stealers: (0..workers).map(|_| OnceLock::new()).collect(),
             made: AtomicUsize::new(0),
-            free: Mutex::default(),
-        };
-        Self { crew: AtomicU64::new(0), rest }
+            free: Free::default(),
+        }
     }
 
     /// Returns the number of workers.
     pub(super) fn workers(&self) -> usize {
-        self.rest.stealers.len()
-    }
-
-    /// Returns whether it has no helpers.
-    pub(super) fn has_no_helpers(&self) -> bool {
-        // Relaxed: after zero, the next participant alone counts helpers in.
-        self.crew.load(Ordering::Relaxed) == 0
+        self.stealers.len()
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Seat>> {
         // The lock covers a move, so the list is right even if a thread panicked meanwhile.
-        self.rest.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sit(&self) -> Seat {
@@ -133,16 +105,16 @@ impl Computation {
         let deque = Worker::new_lifo();
         // Relaxed: the `OnceLock` publishes the stealer; a number whose stealer is not there yet is
         // skipped.
-        let index = self.rest.made.fetch_add(1, Ordering::Relaxed);
-        let place = self.rest.stealers.get(index).expect("a worker has one seat at a time");
+        let index = self.made.fetch_add(1, Ordering::Relaxed);
+        let place = self.stealers.get(index).expect("a worker has one seat at a time");
         place.set(deque.stealer()).expect("a seat is made once");
         Seat { index, deque }
     }
 
     fn steal(&self, but: usize, start: usize) -> Option<Job> {
         // Relaxed: as in `sit`.
-        let made = self.rest.made.load(Ordering::Relaxed);
-        let (before, after) = self.rest.stealers[..made].split_at(start % made.max(1));
+        let made = self.made.load(Ordering::Relaxed);
+        let (before, after) = self.stealers[..made].split_at(start % made.max(1));
         let is_other = |stealer: &&Stealer<Job>| !std::ptr::eq(*stealer, self.stealer(but));
         after.iter().chain(before).filter_map(OnceLock::get).filter(is_other).find_map(|stealer| {
             loop {
@@ -156,19 +128,7 @@ impl Computation {
     }
 
     fn stealer(&self, index: usize) -> &Stealer<Job> {
-        self.rest.stealers[index].get().expect("whoever sits has made it")
-    }
-
-    /// Counts a helper in that has counted itself out. There may be one too many for a while.
-    pub(super) fn count_in(&self) {
-        // Relaxed: as in `Participant::call`.
-        self.crew.fetch_add(ONE_HELPER + ONE_SEARCHES, Ordering::Relaxed);
-    }
-
-    /// Counts a helper out.
-    pub(super) fn count_out(&self) {
-        // Relaxed: as in `Participant::call`.
-        self.crew.fetch_sub(ONE_HELPER + ONE_SEARCHES, Ordering::Relaxed);
+        self.stealers[index].get().expect("whoever sits has made it")
     }
 
     /// Searches for a job for a moment, and runs it. Returns whether there was one. A helper that
@@ -181,16 +141,14 @@ impl Computation {
             }) else {
                 return false;
             };
-            // Relaxed: as in `Participant::call`.
-            self.crew.fetch_sub(ONE_SEARCHES, Ordering::Relaxed);
+            self.helpers.find();
             participant.call_if_wanted();
             job.execute();
             // Jobs of scopes, which the job has left.
             while let Some(job) = participant.pop() {
                 job.execute();
             }
-            // Relaxed: as above.
-            self.crew.fetch_add(ONE_SEARCHES, Ordering::Relaxed);
+            self.helpers.search();
             true
         })
     }
@@ -198,8 +156,8 @@ impl Computation {
     /// Returns whether there is a job to steal.
     pub(super) fn has_jobs(&self) -> bool {
         // Relaxed: as in `sit`.
-        let made = self.rest.made.load(Ordering::Relaxed);
-        self.rest.stealers[..made].iter().filter_map(OnceLock::get).any(|stealer| !stealer.is_empty())
+        let made = self.made.load(Ordering::Relaxed);
+        self.stealers[..made].iter().filter_map(OnceLock::get).any(|stealer| !stealer.is_empty())
     }
 }
 
@@ -208,7 +166,6 @@ pub(super) struct Participant<'a> {
     computation: &'a Computation,
     crew: &'a dyn Crew,
     seat: &'a Seat,
-    most_helpers: u32,
     /// Counts down to the next look at the worker's interrupts.
     until_look: Cell<u32>,
     /// The seat to steal from first next time.
@@ -260,7 +217,6 @@ pub(super) fn participate<R>(computation: &Computation, crew: &dyn Crew, f: impl
         computation,
         crew,
         seat: own,
-        most_helpers: crew.most_helpers(),
         until_look: Cell::new(JOBS_PER_LOOK),
         start: Cell::new(own.index + 1),
     };
@@ -292,18 +248,14 @@ impl Participant<'_> {
 
     #[inline]
     fn call_if_wanted(&self) {
-        // Relaxed: the module's documentation says why an old value does no harm.
-        if is_wanted(self.computation.crew.load(Ordering::Relaxed), self.most_helpers) {
+        if self.computation.helpers.are_wanted() {
             self.call();
         }
     }
 
-    /// Counts a helper in that searches, if one is wanted, and spawns it.
     #[cold]
     fn call(&self) {
-        let more = |crew| is_wanted(crew, self.most_helpers).then_some(crew + ONE_HELPER + ONE_SEARCHES);
-        // Relaxed: the word publishes nothing; spawning the helper does.
-        if self.computation.crew.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
+        if self.computation.helpers.call() {
             self.crew.call_helper();
         }
     }

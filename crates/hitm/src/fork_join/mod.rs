@@ -51,6 +51,7 @@
 //! [`scope`]: fn@scope
 
 mod computation;
+mod helpers;
 mod job;
 mod latch;
 mod scope;
@@ -193,7 +194,7 @@ fn begin_in_task<R>(handle: &Handle<Native>, f: impl FnOnce(&Participant<'_>) ->
     let class = is_plain.then_some(Class { priority: options.priority, runtime: Arc::as_ptr(&handle.0) });
     let workers = handle.topology().cpus();
     let fits = |kept: &Kept| {
-        let may_be_kept = kept.computation.has_no_helpers() || (class.is_some() && kept.class == class);
+        let may_be_kept = kept.computation.helpers.are_none() || (class.is_some() && kept.class == class);
         may_be_kept && kept.computation.workers() == workers
     };
     let kept = KEPT.try_with(Cell::take).ok().flatten().filter(fits);
@@ -201,26 +202,21 @@ fn begin_in_task<R>(handle: &Handle<Native>, f: impl FnOnce(&Participant<'_>) ->
     let allowed = options.cpus.map_or(workers, |cpus| cpus.iter().count().min(workers));
     let back = Back(Some(Kept { computation, class }));
     let computation = &back.0.as_ref().expect("it was put there").computation;
-    participate(computation, &Tasks { handle, computation, allowed }, f)
+    computation.helpers.set_most(allowed.saturating_sub(1) as u32);
+    participate(computation, &Tasks { handle, computation }, f)
 }
 
 /// The crew of a computation on a runtime.
 struct Tasks<'a> {
     handle: &'a Handle<Native>,
     computation: &'a Arc<Computation>,
-    /// The number of workers that may run the task.
-    allowed: usize,
 }
 
 impl Crew for Tasks<'_> {
-    fn most_helpers(&self) -> u32 {
-        self.allowed.saturating_sub(1) as u32
-    }
-
     fn call_helper(&self) {
         let mut options = self.handle.inherited();
         options.name = self.handle.task_name();
-        let helper = help(self.handle.clone(), Counted(self.computation.clone()), self.allowed);
+        let helper = help(self.handle.clone(), Counted(self.computation.clone()));
         drop(self.handle.spawn(options, helper));
         // This worker runs no other task for now: another one is to take the helper.
         self.look_around();
@@ -237,17 +233,17 @@ struct Counted(Arc<Computation>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.count_out();
+        self.0.helpers.go();
     }
 }
 
 /// Runs jobs that it steals, until there have been none for a while.
-async fn help(handle: Handle<Native>, mut counted: Counted, allowed: usize) {
+async fn help(handle: Handle<Native>, mut counted: Counted) {
     loop {
         let mut patience = Patience::default();
         loop {
             let computation = &counted.0;
-            let found = computation.help(&Tasks { handle: &handle, computation, allowed });
+            let found = computation.help(&Tasks { handle: &handle, computation });
             if !patience.goes_on(found) {
                 break;
             }
@@ -262,7 +258,7 @@ async fn help(handle: Handle<Native>, mut counted: Counted, allowed: usize) {
         if !computation.has_jobs() {
             return;
         }
-        computation.count_in();
+        computation.helpers.come();
         counted = Counted(computation);
     }
 }

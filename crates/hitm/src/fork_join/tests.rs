@@ -13,10 +13,6 @@ struct Counts {
 }
 
 impl Crew for Counts {
-    fn most_helpers(&self) -> u32 {
-        1
-    }
-
     fn call_helper(&self) {
         // Relaxed: a count.
         self.helpers.fetch_add(1, Ordering::Relaxed);
@@ -33,13 +29,13 @@ fn with_another(f: impl FnOnce(&Participant<'_>)) -> u32 {
     thread::scope(|threads| {
         let other = threads.spawn(|| {
             let mut jobs = 0;
-            computation.count_in();
+            computation.helpers.come();
             // Relaxed: nothing else is read after.
             while !stop.load(Ordering::Relaxed) {
                 jobs += u32::from(computation.help(&Counts::default()));
                 thread::yield_now();
             }
-            computation.count_out();
+            computation.helpers.go();
             jobs
         });
         /// Ends the other thread, also when `f` panics.
@@ -141,7 +137,7 @@ fn a_closure_that_is_not_stolen_is_dropped_after_a_panic() {
         assert_eq!(panicked.expect_err("it goes on").downcast_ref(), Some(&"the first"));
     });
     assert_eq!(Arc::strong_count(&token), 1);
-    assert!(computation.has_no_helpers() || !computation.has_jobs());
+    assert!(computation.helpers.are_none() || !computation.has_jobs());
 }
 
 #[test]
@@ -187,11 +183,35 @@ fn a_helper_is_called_once_until_it_is_counted_out() {
         fib(5);
         // Relaxed: a count.
         assert_eq!(counts.helpers.load(Ordering::Relaxed), 1);
-        computation.count_out();
+        computation.helpers.go();
         fib(5);
         // Relaxed: a count.
         assert_eq!(counts.helpers.load(Ordering::Relaxed), 2);
     });
+}
+
+#[test]
+fn no_more_helpers_are_called_than_there_may_be() {
+    let computation = Computation::new(4);
+    computation.helpers.set_most(2);
+    let counts = Counts::default();
+    let calls = || {
+        fib(5);
+        // Relaxed: a count.
+        counts.helpers.load(Ordering::Relaxed)
+    };
+    participate(&computation, &counts, |_| {
+        assert_eq!(calls(), 1, "it searches");
+        computation.helpers.find();
+        assert_eq!(calls(), 2, "the first one has found a job");
+        computation.helpers.find();
+        assert_eq!(calls(), 2, "there are two");
+        computation.helpers.search();
+        computation.helpers.go();
+        assert_eq!(calls(), 3, "one has gone");
+    });
+    computation.helpers.set_most(0);
+    participate(&computation, &counts, |_| assert_eq!(calls(), 3, "there may be none"));
 }
 
 #[test]
