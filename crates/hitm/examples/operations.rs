@@ -43,7 +43,7 @@ usage: operations hitm|fair|tokio spawn|yield|ping-pong CPUS [WARM_UP_US MEASURE
 /// The tasks per CPU that yield to each other.
 const YIELDING: usize = 4;
 
-/// The number that `join` computes: 242,784 joins.
+/// The number that `join` computes: 121,392 joins.
 const FIB: u64 = 25;
 
 /// The marks of what is measured on a simulated machine.
