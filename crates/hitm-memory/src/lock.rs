@@ -26,8 +26,8 @@
 //!
 //! **Leaving the line.** A thread that waits for long gives its CPU up, and may get it back after
 //! milliseconds. It must not be served meanwhile: all others would wait for a thread that only
-//! waits itself. So if it is the last of the line, it gives its ticket back first, and takes another
-//! one later. If it is not, those behind it wait for long too, and leave before it.
+//! waits itself. So if it is the last of the line, it gives its ticket back first, and takes
+//! another one later. If it is not, those behind it wait for long too, and leave before it.
 //!
 //! **Limits.** Not reentrant. 65,535 waiters. A waiter spins, so a holder must not block. A thread
 //! that the operating system takes off its CPU while it holds the lock, or while it spins in the

@@ -9,12 +9,13 @@ use crate::memory::{Memory, Placement};
 use crate::plain::PlainWord;
 use crate::word::{AtomicWord, Word};
 
-/// How often a waiter looks at a word before it offers its CPU to other threads: 20 to 90 us. Who is
-/// waited for may have been taken off its CPU by the operating system, which a scheduler in user
-/// space cannot prevent. On a busy machine the waiter has its CPU back after 4 to 20 ms, so it must
-/// not offer it because of a long critical section: an idle CPU that takes 128 tasks holds two locks
-/// for about 10 us. Ours: with 100 looks, five of fourteen runs of `spawn_many` beside eight busy
-/// processes took 2.5 to 6 times as long as the others; with 2,000, none took more than 2.2 times.
+/// How often a waiter looks at a word before it offers its CPU to other threads: 20 to 90 us. The
+/// thread that it waits for may have been taken off its CPU by the operating system, which a
+/// scheduler in user space cannot prevent. On a busy machine the waiter has its CPU back after 4 to
+/// 20 ms, so it must not offer it because of a long critical section: an idle CPU that takes 128
+/// tasks holds two locks for about 10 us. Ours: with 100 looks, five of fourteen runs of
+/// `spawn_many` beside eight busy processes took more than 2.3 times the median; with 2,000, none
+/// took more than 2.2 times.
 const LOOKS_BEFORE_GIVING_WAY: u32 = 2_000;
 
 /// The real machine.

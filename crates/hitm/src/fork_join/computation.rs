@@ -8,10 +8,10 @@
 //! priority, group and workers, and a stolen job runs on behalf of a task with these.
 //!
 //! **Protocol.** (1) A participant that puts a job into its deque looks whether another
-//! [helper](super::helpers) is wanted: if none searches and there may be more of them, it counts one
-//! in that searches, and spawns it. (2) A helper that finds a job does not search while it runs the
-//! job; before, it does as in (1), since there may be more jobs. (3) A helper that has found nothing
-//! for [`PATIENCE`] counts itself out, (4) looks once more, and ends.
+//! [helper](super::helpers) is wanted: if none searches and there may be more of them, it counts
+//! one in that searches, and spawns it. (2) A helper that finds a job does not search while it runs
+//! the job; before, it does as in (1), since there may be more jobs. (3) A helper that has found
+//! nothing for [`PATIENCE`] counts itself out, (4) looks once more, and ends.
 //!
 //! **No lost jobs.** The thread that puts a job into its deque takes it out again itself, unless it
 //! was stolen. So a helper that does not come costs time, never a result, and (1) needs no fence

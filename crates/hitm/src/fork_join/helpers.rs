@@ -10,7 +10,7 @@
 //! writes the answer, (4) fences, (5) reads the count again, and goes on with (3) if the answer is
 //! another one.
 //!
-//! **Invariant.** When nobody is between the change of the count and (5), the answer is right.
+//! **Invariant.** When no thread is between the change of the count and (5), the answer is right.
 //!
 //! **Memory ordering.** Of two that write the answer, the one whose fence (4) comes after the other
 //! one's fence (1) reads the other one's change in (5). If its fence (4) comes first, so does its
@@ -128,6 +128,7 @@ impl<M: Memory> Helpers<M> {
     #[cold]
     fn answer(&self) {
         let read = || {
+            // SeqCst: (1) and (4), which pair with those of another thread.
             M::fence(Ordering::SeqCst);
             // Relaxed: fenced.
             self.are_wanted_beside(self.count.0.load(Ordering::Relaxed))

@@ -104,5 +104,6 @@ fn broken_answers_are_noticed() {
         the fences are left out         | the last change of the count is answered | loom, property
         that one is wanted is not told  | a helper is wanted once none searches    | loom, property
         that none is wanted is not told | no helper is wanted while one searches   | loom, property
-    "#]].assert_eq(&table(&rows));
+    "#]]
+    .assert_eq(&table(&rows));
 }
