@@ -144,17 +144,17 @@ thread_local! {
 /// Starts the tasks, one count for each that counts. A task of the runtime calls. They end when the
 /// runtime shuts down.
 fn start<R: Runtime>(operation: Operation, counts: &'static [Count]) {
-    for me in 0..counts.len() {
+    for (me, count) in counts.iter().enumerate() {
         match operation {
             Operation::Spawn => drop(R::spawn(async move {
                 while R::spawn(async {}).await.is_ok() {
-                    counts[me].add();
+                    count.add();
                 }
             })),
             Operation::Yield => drop(R::spawn(async move {
                 loop {
                     if LAST.replace(me) != me {
-                        counts[me].add();
+                        count.add();
                     }
                     R::yield_now().await;
                 }
@@ -174,7 +174,7 @@ fn start<R: Runtime>(operation: Operation, counts: &'static [Count]) {
                         && let Ok(number) = returns.recv().await
                     {
                         assert_eq!(number, me);
-                        counts[me].add();
+                        count.add();
                     }
                 }));
             }
