@@ -7,13 +7,13 @@
 //!
 //! **Origin.** The ticket lock of Mellor-Crummey and Scott, "Algorithms for scalable
 //! synchronization on shared-memory multiprocessors", 1991. The kernel's lock is fair too, by a
-//! queue behind the word. Test and test-and-set is not, and who releases it and takes it again at
-//! once has the line and wins: Linux 2.6.25 took ticket locks after one CPU had been seen to get
-//! the lock a million times in a row (N. Piggin), and the simulated machine shows the same without
-//! end.
+//! queue behind the word. A test-and-test-and-set lock is not fair: a CPU that releases it has its
+//! cache line, and can take it again first. Linux 2.6.25 took ticket locks after one CPU had got
+//! the lock a million times in a row (N. Piggin). On the simulated machine the others never get it.
 //!
 //! **State.** `next`: the ticket of who comes next; `served`: the ticket that holds the lock. Free
-//! when they are equal.
+//! when they are equal. Each ticket from `served` up to `next`, without that one, belongs to one
+//! thread. The thread with the last of them can give it back, and no other one can.
 //!
 //! **Memory ordering.**
 //!
@@ -21,17 +21,20 @@
 //! |---|---|---|
 //! | `RawGuard::drop`, store Release of `served` | `RawSpinLock::lock` and `try_lock`, load Acquire of `served` | all that the holder wrote |
 //!
-//! **Cost.** Free: one read-modify-write, one load that hits, one store, one line. Contended: one
-//! load miss a release for each waiter.
+//! **Cost.** Free: one read-modify-write, one load that hits, one store, one cache line. Contended:
+//! one load miss a release for each waiter. Natively, who leaves the queue and comes back adds two
+//! read-modify-writes.
 //!
-//! **Leaving the line.** A thread that waits for long gives its CPU up, and may get it back after
-//! milliseconds. It must not be served meanwhile: all others would wait for a thread that only
-//! waits itself. So if it is the last of the line, it gives its ticket back first, and takes
-//! another one later. If it is not, those behind it wait for long too, and leave before it.
+//! **Leaving the queue.** A thread that has waited for long gives its CPU up, and may get it back
+//! after milliseconds. It must not be served meanwhile: all others would wait for a thread that
+//! only waits itself. So it gives its ticket back first, and takes another one afterwards. It can
+//! do so once it is the last of the queue. Those behind it have waited for long soon too, and leave
+//! before it.
 //!
 //! **Limits.** Not reentrant. 65,535 waiters. A waiter spins, so a holder must not block. A thread
 //! that the operating system takes off its CPU while it holds the lock, or while it spins in the
-//! line, keeps those behind it waiting, so threads should not be more than CPUs.
+//! queue, keeps those behind it waiting, so threads should not be more than CPUs. A thread that
+//! leaves may be passed by others, as often as it leaves.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -78,7 +81,8 @@ impl<M: Memory> RawSpinLock<M> {
         RawGuard { lock: self, ticket, site: M::site() }
     }
 
-    /// Waits until `ticket` or a later one is served, and returns that one.
+    /// Waits until the thread is served, and returns the ticket that it then has; now it has
+    /// `ticket`.
     #[track_caller]
     fn wait(&self, mut ticket: u16) -> u16 {
         loop {
@@ -86,12 +90,11 @@ impl<M: Memory> RawSpinLock<M> {
             if M::spin_briefly(&self.served, |served| served != ticket).is_some() {
                 return ticket;
             }
-            // Relaxed: as in `lock`. It succeeds only while no CPU has come later: who comes next
-            // has this ticket, or finds the lock free.
+            // Relaxed: as in `lock`. It succeeds only while no thread is behind: the next one to come
+            // gets this ticket. If the ticket is served meanwhile, the lock is free.
             let behind = ticket.wrapping_add(1);
-            let left = self.next.compare_exchange(behind, ticket, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-            M::give_way();
-            if left {
+            if self.next.compare_exchange(behind, ticket, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                M::give_way();
                 // Relaxed: as in `lock`.
                 ticket = self.next.fetch_add(1, Ordering::Relaxed);
             }
@@ -106,8 +109,15 @@ impl<M: Memory> RawSpinLock<M> {
         let ticket = self.served.load(Ordering::Acquire);
         // Relaxed: as in `lock`. It succeeds only while the ticket that is served is the next one:
         // no CPU holds the lock.
-        let taken = self.next.compare_exchange(ticket, ticket.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
-        taken.is_ok().then(|| RawGuard { lock: self, ticket, site: M::site() })
+        let after = ticket.wrapping_add(1);
+        if self.next.compare_exchange(ticket, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return None;
+        }
+        // Unless the thread was off its CPU in between, and 65,536 tickets have been handed out: then
+        // it has a place in the queue. Acquire: as in `lock`.
+        let ticket =
+            if M::PREEMPTS && self.served.load(Ordering::Acquire) != ticket { self.wait(ticket) } else { ticket };
+        Some(RawGuard { lock: self, ticket, site: M::site() })
     }
 }
 

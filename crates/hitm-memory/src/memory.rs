@@ -49,6 +49,9 @@ pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
     /// those of their first form.
     const LEAVES_OUT_READS: bool = false;
 
+    /// Whether a thread can be taken off its CPU at any time, while other threads go on.
+    const PREEMPTS: bool = false;
+
     /// A shared word.
     type Atomic<T: Word>: AtomicWord<T> + Debug;
 
@@ -84,14 +87,14 @@ pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
 
     /// Reads as [`spin_while`](Self::spin_while) does, and returns `None` once the wait is so long
     /// that the calling thread had better [give way](Self::give_way): who is waited for may have
-    /// been taken off its CPU. It returns a value where each CPU belongs to one thread.
+    /// been taken off its CPU. It always returns a value unless threads are [preempted](Self::PREEMPTS).
     #[inline(always)]
     #[track_caller]
     fn spin_briefly<T: Word>(word: &Self::Atomic<T>, again: impl FnMut(T) -> bool) -> Option<T> {
         Some(Self::spin_while(word, again))
     }
 
-    /// Lets other threads have the CPU. No effect where each CPU belongs to one thread.
+    /// Lets other threads have the CPU. No effect unless threads are [preempted](Self::PREEMPTS).
     #[inline(always)]
     fn give_way() {}
 

@@ -60,6 +60,7 @@ impl<T: Word> fmt::Debug for NativePlain<T> {
 impl Memory for Native {
     const EXACT: bool = true;
     const LEAVES_OUT_READS: bool = true;
+    const PREEMPTS: bool = true;
 
     type Atomic<T: Word> = T::Std;
     type Plain<T: Word> = NativePlain<T>;

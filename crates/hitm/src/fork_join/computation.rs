@@ -78,10 +78,10 @@ struct Seat {
 }
 
 impl Computation {
-    /// Makes a computation on `workers` workers, with as many helpers beside the first participant.
-    pub(super) fn new(workers: usize) -> Self {
+    /// Makes a computation on `workers` workers, with up to `most_helpers` helpers.
+    pub(super) fn new(workers: usize, most_helpers: u32) -> Self {
         Self {
-            helpers: Helpers::new(workers.saturating_sub(1) as u32),
+            helpers: Helpers::new(most_helpers),
             stealers: (0..workers).map(|_| OnceLock::new()).collect(),
             made: AtomicUsize::new(0),
             free: Free::default(),

@@ -1,29 +1,40 @@
 //! The helpers of a computation: how many there are, how many of them search for a job, and whether
 //! another one is wanted.
 //!
-//! **Claim.** Whether another helper is wanted is asked at each [`join`](super::join), and changes
-//! no more once there are as many helpers as there may be. The count changes twice for each stolen
-//! job. So the answer is a word of its own, and all participants have its line in their caches.
+//! **Claim.** Each [`join`](super::join) asks whether another helper is wanted. The answer stays
+//! "no" while there are as many helpers as there may be, but the count changes twice for each
+//! stolen job. So the answer is a word of its own, and all participants have its cache line.
 //!
 //! **Protocol.** Another helper is wanted while none searches and there are fewer than there may
 //! be. Who changes the count so that the answer changes, (1) fences, (2) reads the count, (3)
-//! writes the answer, (4) fences, (5) reads the count again, and goes on with (3) if the answer is
-//! another one.
+//! writes the answer, (4) fences, (5) reads the count again; if it now gives another answer, it
+//! goes back to (3).
 //!
-//! **Invariant.** When no thread is between the change of the count and (5), the answer is right.
+//! A helper that has counted itself out may come back. So a computation that begins to serve a task
+//! with other options counts a new *generation*, which it can only while there are no helpers. A
+//! helper of an earlier generation does not come back.
 //!
-//! **Memory ordering.** Of two that write the answer, the one whose fence (4) comes after the other
-//! one's fence (1) reads the other one's change in (5). If its fence (4) comes first, so does its
-//! answer. Nothing is published by these words: spawning a helper publishes what it is to do.
+//! **Invariant.** When no thread is between a change and its last (5), the last answer written is
+//! right.
+//!
+//! **Memory ordering.** Take the last answer in the order of writes. Its writer has fenced (4), read
+//! the count (5), and found the answer right. A change that (5) has not read, and after which
+//! another answer is right, has its fence (1) after that fence (4). So its answer is written later:
+//! a contradiction. A change that leaves the answer as it is needs no write. Nothing is published
+//! by these words: spawning a helper publishes what it is to do.
 //!
 //! The model checker runs these words: `fork_join/helpers/loom.rs`.
 
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{AtomicWord, Memory};
+use hitm_topology::MAX_CPUS;
 
 const ONE: u64 = 1;
-const SEARCHES: u64 = 1 << 32;
+const SEARCHES: u64 = 1 << 16;
+const GENERATION: u64 = 1 << 32;
+
+const _: () = assert!(MAX_CPUS < SEARCHES as usize, "the count has room for a helper per CPU");
 
 /// The words. The first line is read by all participants and seldom changes.
 #[derive(Debug)]
@@ -36,7 +47,7 @@ pub(super) struct Helpers<M: Memory> {
     count: Count<M>,
 }
 
-/// The number of helpers that search (high half) and of all helpers (low half).
+/// All helpers (16 bits), those that search (16 bits), and the generation.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Count<M: Memory>(M::Atomic<u64>);
@@ -51,19 +62,27 @@ impl<M: Memory> Helpers<M> {
         }
     }
 
-    /// Returns whether there is none.
-    pub(super) fn are_none(&self) -> bool {
-        // Relaxed: after zero, the next participant alone counts helpers in.
-        self.count.0.load(Ordering::Relaxed) == 0
-    }
-
-    /// Sets how many there may be. It changes only while there are none.
-    pub(super) fn set_most(&self, most: u32) {
-        // Relaxed, both: the helpers that come are spawned afterwards.
-        if self.most.load(Ordering::Relaxed) != most {
+    /// Begins a new generation, of which there may be `most`, if there are no helpers. Returns
+    /// whether there are none. No other thread participates.
+    #[must_use]
+    pub(super) fn renew(&self, most: u32) -> bool {
+        // Relaxed, all: the helpers of the new generation are spawned afterwards.
+        let count = self.count.0.load(Ordering::Relaxed);
+        let is_free = count % GENERATION == 0
+            && (self.count.0)
+                .compare_exchange(count, count.wrapping_add(GENERATION), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if is_free && self.most.load(Ordering::Relaxed) != most {
             self.most.store(most, Ordering::Relaxed);
             self.answer();
         }
+        is_free
+    }
+
+    /// Returns the generation of a helper that is counted in, and calls.
+    pub(super) fn generation(&self) -> u64 {
+        // Relaxed: it does not change meanwhile.
+        self.count.0.load(Ordering::Relaxed) / GENERATION
     }
 
     /// Returns whether another one is wanted: a hint.
@@ -82,7 +101,7 @@ impl<M: Memory> Helpers<M> {
             let after = before + ONE + SEARCHES;
             match self.count.0.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
-                    self.answer();
+                    self.answer_if_changed(before, after);
                     return true;
                 }
                 Err(now) => before = now,
@@ -91,9 +110,23 @@ impl<M: Memory> Helpers<M> {
         false
     }
 
-    /// One that has counted itself out searches again. There may be one too many for a while.
-    pub(super) fn come(&self) {
-        self.change(ONE + SEARCHES);
+    /// One of `generation` that has counted itself out searches again, unless there is a new
+    /// generation. Returns whether it does. There may be one too many for a while.
+    #[must_use]
+    pub(super) fn come(&self, generation: u64) -> bool {
+        // Relaxed, all: see the module's documentation.
+        let mut before = self.count.0.load(Ordering::Relaxed);
+        while before / GENERATION == generation {
+            let after = before + ONE + SEARCHES;
+            match self.count.0.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => {
+                    self.answer_if_changed(before, after);
+                    return true;
+                }
+                Err(now) => before = now,
+            }
+        }
+        false
     }
 
     /// One that searches counts itself out.
@@ -114,14 +147,20 @@ impl<M: Memory> Helpers<M> {
     fn change(&self, by: u64) {
         // Relaxed: see the module's documentation.
         let before = self.count.0.fetch_add(by, Ordering::Relaxed);
-        if self.are_wanted_beside(before) != self.are_wanted_beside(before.wrapping_add(by)) {
+        self.answer_if_changed(before, before.wrapping_add(by));
+    }
+
+    fn answer_if_changed(&self, before: u64, after: u64) {
+        if self.are_wanted_beside(before) != self.are_wanted_beside(after) {
             self.answer();
         }
     }
 
     fn are_wanted_beside(&self, count: u64) -> bool {
-        // Relaxed: as in `set_most`.
-        count < SEARCHES && count < u64::from(self.most.load(Ordering::Relaxed))
+        // Less than `SEARCHES`: none searches.
+        let helpers = count % GENERATION;
+        // Relaxed: as in `renew`.
+        helpers < SEARCHES && helpers < u64::from(self.most.load(Ordering::Relaxed))
     }
 
     /// Does (1) to (5) after a change.

@@ -193,16 +193,17 @@ fn begin_in_task<R>(handle: &Handle<Native>, f: impl FnOnce(&Participant<'_>) ->
     let is_plain = options.cpus.is_none() && options.group.is_none() && options.tenant.is_none();
     let class = is_plain.then_some(Class { priority: options.priority, runtime: Arc::as_ptr(&handle.0) });
     let workers = handle.topology().cpus();
+    let allowed = options.cpus.map_or(workers, |cpus| cpus.iter().count().min(workers));
+    let most = allowed.saturating_sub(1) as u32;
     let fits = |kept: &Kept| {
-        let may_be_kept = kept.computation.helpers.are_none() || (class.is_some() && kept.class == class);
+        // Its helpers are as they must be, or there are none.
+        let may_be_kept = (class.is_some() && kept.class == class) || kept.computation.helpers.renew(most);
         may_be_kept && kept.computation.workers() == workers
     };
     let kept = KEPT.try_with(Cell::take).ok().flatten().filter(fits);
-    let computation = kept.map_or_else(|| Arc::new(Computation::new(workers)), |kept| kept.computation);
-    let allowed = options.cpus.map_or(workers, |cpus| cpus.iter().count().min(workers));
+    let computation = kept.map_or_else(|| Arc::new(Computation::new(workers, most)), |kept| kept.computation);
     let back = Back(Some(Kept { computation, class }));
     let computation = &back.0.as_ref().expect("it was put there").computation;
-    computation.helpers.set_most(allowed.saturating_sub(1) as u32);
     participate(computation, &Tasks { handle, computation }, f)
 }
 
@@ -254,11 +255,11 @@ async fn help(handle: Handle<Native>, mut counted: Counted) {
             }
         }
         let computation = counted.0.clone();
+        let generation = computation.helpers.generation();
         drop(counted);
-        if !computation.has_jobs() {
+        if !computation.has_jobs() || !computation.helpers.come(generation) {
             return;
         }
-        computation.helpers.come();
         counted = Counted(computation);
     }
 }

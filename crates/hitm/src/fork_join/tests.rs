@@ -24,12 +24,12 @@ impl Crew for Counts {
 /// Runs `f` as a participant while another thread helps all the time. Returns the number of jobs
 /// that the other thread ran.
 fn with_another(f: impl FnOnce(&Participant<'_>)) -> u32 {
-    let computation = Computation::new(2);
+    let computation = Computation::new(2, 1);
     let stop = AtomicBool::new(false);
     thread::scope(|threads| {
         let other = threads.spawn(|| {
             let mut jobs = 0;
-            computation.helpers.come();
+            assert!(computation.helpers.come(0));
             // Relaxed: nothing else is read after.
             while !stop.load(Ordering::Relaxed) {
                 jobs += u32::from(computation.help(&Counts::default()));
@@ -130,14 +130,14 @@ fn a_waiter_that_sleeps_is_woken() {
 fn a_closure_that_is_not_stolen_is_dropped_after_a_panic() {
     let token = Arc::new(());
     let held = token.clone();
-    let computation = Computation::new(1);
+    let computation = Computation::new(1, 0);
     participate(&computation, &Counts::default(), |_| {
         let first = || panic!("the first");
         let panicked = catch_unwind(AssertUnwindSafe(|| join(first, move || drop(held))));
         assert_eq!(panicked.expect_err("it goes on").downcast_ref(), Some(&"the first"));
     });
     assert_eq!(Arc::strong_count(&token), 1);
-    assert!(computation.helpers.are_none() || !computation.has_jobs());
+    assert!(computation.helpers.renew(0) || !computation.has_jobs());
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_scope_goes_on_with_the_first_panic_after_all_have_ended() {
 
 #[test]
 fn a_helper_is_called_once_until_it_is_counted_out() {
-    let computation = Computation::new(2);
+    let computation = Computation::new(2, 1);
     let counts = Counts::default();
     participate(&computation, &counts, |_| {
         fib(5);
@@ -192,8 +192,7 @@ fn a_helper_is_called_once_until_it_is_counted_out() {
 
 #[test]
 fn no_more_helpers_are_called_than_there_may_be() {
-    let computation = Computation::new(4);
-    computation.helpers.set_most(2);
+    let computation = Computation::new(4, 2);
     let counts = Counts::default();
     let calls = || {
         fib(5);
@@ -210,7 +209,11 @@ fn no_more_helpers_are_called_than_there_may_be() {
         computation.helpers.go();
         assert_eq!(calls(), 3, "one has gone");
     });
-    computation.helpers.set_most(0);
+    assert!(!computation.helpers.renew(0), "there are helpers");
+    computation.helpers.go();
+    computation.helpers.search();
+    computation.helpers.go();
+    assert!(computation.helpers.renew(0));
     participate(&computation, &counts, |_| assert_eq!(calls(), 3, "there may be none"));
 }
 

@@ -78,8 +78,26 @@ fn one_goes() -> Model {
     )
 }
 
-fn models() -> [Model; 3] {
-    [one_searches(), none_searches(), one_goes()]
+/// A helper counts itself out and comes back, while the computation is to serve another task.
+fn one_comes_back() -> Model {
+    Model::new("no helper comes back to another generation", || {
+        let helpers = Arc::new(Helpers::<Loom>::new(2));
+        called(&helpers);
+        let shared = helpers.clone();
+        let helper = thread::spawn(move || {
+            let generation = shared.generation();
+            shared.go();
+            shared.come(generation)
+        });
+        let is_renewed = helpers.renew(1);
+        let has_come = helper.join().expect("threads return");
+        require(!(is_renewed && has_come), "a helper comes back");
+        require(helpers.are_wanted() != has_come, "the answer is wrong");
+    })
+}
+
+fn models() -> [Model; 4] {
+    [one_searches(), none_searches(), one_goes(), one_comes_back()]
 }
 
 #[test]
@@ -98,12 +116,18 @@ fn broken_answers_are_noticed() {
         row("the fences are left out", Defect::lose(site(Op::Fence, Ordering::SeqCst)), one_goes()),
         row("that one is wanted is not told", Defect::lose(answer.with(1)), none_searches()),
         row("that none is wanted is not told", Defect::lose(answer.with(0)), one_searches()),
+        row(
+            "a new generation is not counted",
+            Defect::lose(site(Op::CompareExchange, Ordering::Relaxed)),
+            one_comes_back(),
+        ),
     ];
     expect![[r#"
-        defect                          | property                                 | caught by
-        the fences are left out         | the last change of the count is answered | loom, property
-        that one is wanted is not told  | a helper is wanted once none searches    | loom, property
-        that none is wanted is not told | no helper is wanted while one searches   | loom, property
+        defect                          | property                                   | caught by
+        the fences are left out         | the last change of the count is answered   | loom, property
+        that one is wanted is not told  | a helper is wanted once none searches      | loom, property
+        that none is wanted is not told | no helper is wanted while one searches     | loom, property
+        a new generation is not counted | no helper comes back to another generation | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }
