@@ -90,8 +90,8 @@ impl<M: Memory> RawSpinLock<M> {
             if M::spin_briefly(&self.served, |served| served != ticket).is_some() {
                 return ticket;
             }
-            // Relaxed: as in `lock`. It succeeds only while no thread is behind: the next one to come
-            // gets this ticket. If the ticket is served meanwhile, the lock is free.
+            // Relaxed: as in `lock`. It succeeds only while no thread is behind: the next one to
+            // come gets this ticket. If the ticket is served meanwhile, the lock is free.
             let behind = ticket.wrapping_add(1);
             if self.next.compare_exchange(behind, ticket, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 M::give_way();
@@ -113,8 +113,8 @@ impl<M: Memory> RawSpinLock<M> {
         if self.next.compare_exchange(ticket, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return None;
         }
-        // Unless the thread was off its CPU in between, and 65,536 tickets have been handed out: then
-        // it has a place in the queue. Acquire: as in `lock`.
+        // Unless the thread was off its CPU in between, and 65,536 tickets have been handed out:
+        // then it has a place in the queue. Acquire: as in `lock`.
         let ticket =
             if M::PREEMPTS && self.served.load(Ordering::Acquire) != ticket { self.wait(ticket) } else { ticket };
         Some(RawGuard { lock: self, ticket, site: M::site() })

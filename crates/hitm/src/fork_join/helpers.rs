@@ -17,8 +17,8 @@
 //! **Invariant.** When no thread is between a change and its last (5), the last answer written is
 //! right.
 //!
-//! **Memory ordering.** Take the last answer in the order of writes. Its writer has fenced (4), read
-//! the count (5), and found the answer right. A change that (5) has not read, and after which
+//! **Memory ordering.** Take the last answer in the order of writes. Its writer has fenced (4),
+//! read the count (5), and found the answer right. A change that (5) has not read, and after which
 //! another answer is right, has its fence (1) after that fence (4). So its answer is written later:
 //! a contradiction. A change that leaves the answer as it is needs no write. Nothing is published
 //! by these words: spawning a helper publishes what it is to do.
