@@ -87,7 +87,8 @@ pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
 
     /// Reads as [`spin_while`](Self::spin_while) does, and returns `None` once the wait is so long
     /// that the calling thread had better [give way](Self::give_way): who is waited for may have
-    /// been taken off its CPU. It always returns a value unless threads are [preempted](Self::PREEMPTS).
+    /// been taken off its CPU. Unless threads are [preempted](Self::PREEMPTS), it always returns a
+    /// value.
     #[inline(always)]
     #[track_caller]
     fn spin_briefly<T: Word>(word: &Self::Atomic<T>, again: impl FnMut(T) -> bool) -> Option<T> {

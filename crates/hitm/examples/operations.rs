@@ -67,7 +67,6 @@ enum Operation {
     Spawn,
     Yield,
     PingPong,
-    Join,
 }
 
 /// The runtime of the calling task.
@@ -159,7 +158,6 @@ fn start<R: Runtime>(operation: Operation, counts: &'static [Count]) {
                     R::yield_now().await;
                 }
             })),
-            Operation::Join => unreachable!("its tasks are closures"),
             Operation::PingPong => {
                 let [(there, arrives), (back, returns)] = [(); 2].map(|()| async_channel::bounded::<usize>(1));
                 drop(R::spawn(async move {
@@ -220,11 +218,12 @@ fn measure(counts: &[Count], warm_up: Duration, measured: Duration) -> f64 {
 fn operations(words: &[&str]) -> Option<f64> {
     let &[runtime, operation, cpus, ref spans @ ..] = words else { return None };
     let cpus: usize = cpus.parse().ok().filter(|&cpus| cpus > 0)?;
+    // None: joins, which closures make.
     let operation = match operation {
-        "spawn" => Operation::Spawn,
-        "yield" => Operation::Yield,
-        "ping-pong" => Operation::PingPong,
-        "join" => Operation::Join,
+        "spawn" => Some(Operation::Spawn),
+        "yield" => Some(Operation::Yield),
+        "ping-pong" => Some(Operation::PingPong),
+        "join" => None,
         _ => return None,
     };
     let [warm_up, measured] = match spans {
@@ -232,7 +231,7 @@ fn operations(words: &[&str]) -> Option<f64> {
         [warm_up, measured] => [warm_up.parse().ok()?, measured.parse().ok()?],
         _ => return None,
     };
-    let per_cpu = if matches!(operation, Operation::Yield) { YIELDING } else { 1 };
+    let per_cpu = if matches!(operation, Some(Operation::Yield)) { YIELDING } else { 1 };
     let counts: &[Count] = Vec::leak((0..cpus * per_cpu).map(|_| Count::default()).collect());
     let measure = || measure(counts, Duration::from_micros(warm_up), Duration::from_micros(measured));
     match (runtime, operation) {
@@ -240,22 +239,22 @@ fn operations(words: &[&str]) -> Option<f64> {
             let priority = if runtime == "fair" { Priority::fair(0) } else { Priority::default() };
             let runtime = NativeRuntime::builder().cpus(cpus).build().expect("threads");
             let handle = runtime.handle();
-            if let Operation::Join = operation {
+            let Some(operation) = operation else {
                 drop(handle.spawn(priority, async { compute::<Hitm>(counts) }));
                 // The task does not end, so the runtime cannot.
                 forget(runtime);
                 return Some(measure());
-            }
+            };
             // What a task spawns has its priority.
             drop(handle.spawn(priority, async move { start::<Hitm>(operation, counts) }));
             Some(measure())
         }
-        ("tokio", Operation::Spawn | Operation::Yield | Operation::PingPong) => {
+        ("tokio", Some(operation)) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cpus).build().expect("threads");
             drop(runtime.spawn(async move { start::<Tokio>(operation, counts) }));
             Some(measure())
         }
-        ("rayon", Operation::Join) => {
+        ("rayon", None) => {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(cpus).build().expect("threads");
             pool.spawn(|| compute::<Rayon>(counts));
             forget(pool);

@@ -28,6 +28,7 @@ const RUNTIME: &str =
     "the runtime's instructions, its allocations and the lines that only one CPU touches cost nothing in the model";
 const READ_FIRST: &str =
     "the model pays two transfers for reading a line and then taking it; a processor may take it at once";
+
 /// Prefixes of rows' names, the direction of the error, and the reason; the first match counts.
 const REASONS: [(&str, Off, &str); 19] = [
     ("ping-pong", TooLarge, READ_FIRST),

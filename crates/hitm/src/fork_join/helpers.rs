@@ -95,28 +95,21 @@ impl<M: Memory> Helpers<M> {
     /// Counts one in that searches, if another one is wanted. Returns whether it did: then the
     /// caller spawns it.
     pub(super) fn call(&self) -> bool {
-        // Relaxed, all: see the module's documentation.
-        let mut before = self.count.0.load(Ordering::Relaxed);
-        while self.are_wanted_beside(before) {
-            let after = before + ONE + SEARCHES;
-            match self.count.0.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => {
-                    self.answer_if_changed(before, after);
-                    return true;
-                }
-                Err(now) => before = now,
-            }
-        }
-        false
+        self.count_in(|count| self.are_wanted_beside(count))
     }
 
     /// One of `generation` that has counted itself out searches again, unless there is a new
     /// generation. Returns whether it does. There may be one too many for a while.
     #[must_use]
     pub(super) fn come(&self, generation: u64) -> bool {
+        self.count_in(|count| count / GENERATION == generation)
+    }
+
+    /// Counts one in that searches, if the count `may` grow. Returns whether it did.
+    fn count_in(&self, may: impl Fn(u64) -> bool) -> bool {
         // Relaxed, all: see the module's documentation.
         let mut before = self.count.0.load(Ordering::Relaxed);
-        while before / GENERATION == generation {
+        while may(before) {
             let after = before + ONE + SEARCHES;
             match self.count.0.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {

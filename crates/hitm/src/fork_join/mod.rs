@@ -197,8 +197,8 @@ fn begin_in_task<R>(handle: &Handle<Native>, f: impl FnOnce(&Participant<'_>) ->
     let most = allowed.saturating_sub(1) as u32;
     let fits = |kept: &Kept| {
         // Its helpers are as they must be, or there are none.
-        let may_be_kept = (class.is_some() && kept.class == class) || kept.computation.helpers.renew(most);
-        may_be_kept && kept.computation.workers() == workers
+        kept.computation.workers() == workers
+            && ((class.is_some() && kept.class == class) || kept.computation.helpers.renew(most))
     };
     let kept = KEPT.try_with(Cell::take).ok().flatten().filter(fits);
     let computation = kept.map_or_else(|| Arc::new(Computation::new(workers, most)), |kept| kept.computation);

@@ -1,5 +1,5 @@
-//! Model checks of the helpers' words: the answer is right when all have counted themselves, and a
-//! helper is called once.
+//! Model checks of the helpers' words: the answer is right when all have counted themselves, and no
+//! helper comes back to another generation.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ fn called(helpers: &Helpers<Loom>) {
     require(helpers.call(), "none is called");
 }
 
-/// A helper finds a job while another one, which has run its job, searches again.
+/// A helper that has run its job searches again, while another one may be called and find a job.
 fn one_searches() -> Model {
     let start = |helpers: &Helpers<Loom>| {
         called(helpers);
