@@ -214,7 +214,8 @@ impl Builder {
 
     /// Lets an idle CPU look for work during `spin` before its thread sleeps. Zero saves CPU time
     /// and makes wakeups slower. By default, a CPU spins for 20 us if there are no more threads
-    /// than CPUs of this process, and not at all otherwise.
+    /// than CPUs of this process, and not at all otherwise. A CPU that has found no work so four
+    /// times in a row spins each sixteenth time that it becomes idle, until that finds work.
     pub fn spin(mut self, spin: Duration) -> Self {
         self.settings.spin = Some(spin);
         self

@@ -3,6 +3,7 @@
 mod events;
 mod memory;
 mod platform;
+mod spin;
 
 pub use events::EventSource;
 pub use memory::{Native, NativePlain};

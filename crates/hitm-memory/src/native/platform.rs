@@ -25,17 +25,13 @@ use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, FilterOp, Unpar
 use crate::memory::Memory;
 use crate::native::Native;
 use crate::native::events::{EventSource, Events, GUARD, LOOK};
+use crate::native::spin::{InVain, SPIN};
 use crate::platform::{Interrupts, Mode, PathCost, Platform};
 use crate::time::{Span, Time};
 
 /// Rounds of arithmetic between two looks at the pending interrupts while computing: about a
 /// microsecond.
 const ROUNDS_BETWEEN_CHECKPOINTS: u32 = 1_000;
-
-/// How long an idle CPU looks for an interrupt before its thread sleeps: about what putting a
-/// thread to sleep and waking it costs, so that a CPU which spins in vain loses no more than it
-/// would have gained.
-const SPIN: Duration = Duration::from_micros(20);
 
 /// The threads that stand for the CPUs of one runtime.
 #[derive(Debug)]
@@ -80,6 +76,7 @@ thread_local! {
     /// Since when the mode lasts, with accounting.
     static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     static MOMENT: Cell<Moment> = const { Cell::new(Moment::Passes) };
+    static IN_VAIN: Cell<InVain> = const { Cell::new(InVain::none()) };
 }
 
 /// The clock, as [`Platform::moment`] reads it.
@@ -101,7 +98,8 @@ impl NativeWorkers {
     }
 
     /// Makes workers as [`new`](Self::new) does. An idle CPU looks for an interrupt during `spin`
-    /// before its thread sleeps; `None` for 20 us where each CPU has a core, and 0 elsewhere.
+    /// before its thread sleeps, unless that was in vain several times; `None` for
+    /// 20 us where each CPU has a core, and 0 elsewhere.
     #[must_use]
     pub fn with_spin(cpus: usize, accounting: bool, spin: Option<Duration>) -> Arc<Self> {
         let worker = || Worker { timer: AtomicU64::new(Time::NEVER.as_picos()), ..Worker::default() };
@@ -490,12 +488,15 @@ impl Platform for Native {
         // The clock is looked at until the timer has expired.
         MOMENT.set(Moment::Passes);
         let spin = with_workers(|workers| workers.spin);
-        if !spin.is_zero() {
+        let mut found = false;
+        if !spin.is_zero() && IN_VAIN.get().spins() {
             let begin = Instant::now();
-            while !Self::interrupt_pending() && begin.elapsed() < spin {
+            while !found && begin.elapsed() < spin {
                 std::hint::spin_loop();
+                found = Self::interrupt_pending();
             }
         }
+        IN_VAIN.set(IN_VAIN.get().after(found));
         while !Self::interrupt_pending() {
             with_worker(|workers, worker| {
                 // Relaxed: the timer is the worker's own.

@@ -43,8 +43,10 @@ pub(crate) const ALL: [Case; 4] = [
         show("async-executor, static", bytes::<StaticExecutor>(size));
     }),
     ("idle", |case, size| {
-        println!("{case:<14} {:<22} {:>12} {:>12}", "runtime", "idle (%)", "ticker (%)");
-        let show = |name, [idle, ticks]: [f64; 2]| println!("{:<14} {name:<22} {idle:>12.2} {ticks:>12.2}", "");
+        println!("{case:<14} {:<22} {:>12} {:>12} {:>12}", "runtime", "idle (%)", "ticker (%)", "us a tick");
+        let show = |name, [idle, ticks, each]: [f64; 3]| {
+            println!("{:<14} {name:<22} {idle:>12.2} {ticks:>12.2} {each:>12.1}", "");
+        };
         show("hitm", idle::<Hitm>(size));
         show("hitm, fair", idle::<Hitm<true>>(size));
         show("tokio", idle::<Tokio>(size));
@@ -169,7 +171,7 @@ fn cpu_time() -> Option<Duration> {
 
 /// The CPU time in percent of one CPU, of a runtime without a task that runs, and of one with a
 /// task that sleeps for 1 ms again and again.
-fn idle<R: Sleeps>(size: Size) -> [f64; 2] {
+fn idle<R: Sleeps>(size: Size) -> [f64; 3] {
     let span = Duration::from_millis(if size.rounds == 1 { 20 } else { 3_000 });
     let used = || cpu_time().unwrap_or_default();
     let runtime = R::start();
@@ -179,15 +181,17 @@ fn idle<R: Sleeps>(size: Size) -> [f64; 2] {
     std::thread::sleep(span);
     let idle = used() - before;
     let before = used();
-    runtime.run(|handle| async move {
-        let start = Instant::now();
+    let ticks = runtime.run(|handle| async move {
+        let (start, mut ticks) = (Instant::now(), 0);
         while start.elapsed() < span {
             R::sleep(&handle, Duration::from_millis(1)).await;
+            ticks += 1;
         }
-        0
+        ticks
     });
-    let ticks = used() - before;
-    [idle, ticks].map(|used| 100.0 * used.as_secs_f64() / span.as_secs_f64())
+    let ticking = used() - before;
+    let share = |used: Duration| 100.0 * used.as_secs_f64() / span.as_secs_f64();
+    [share(idle), share(ticking), ticking.as_secs_f64() * 1e6 / ticks as f64]
 }
 
 /// The number of threads, for the load of the `urgent` case.
