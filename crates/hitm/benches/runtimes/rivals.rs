@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use hitm_memory::Native;
 
 /// Returns the number of CPUs that this process may use.
 pub(crate) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    // Asked once, by the main thread: a worker that is pinned may use one CPU.
+    static CPUS: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    *CPUS
 }
 
 /// A task that is joined by awaiting it. It does not panic.
@@ -85,6 +87,11 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
     type Handle = hitm::Handle<Native>;
     type Join = Joined<hitm::JoinHandle<Native, u64>>;
     type Pipe = Arc<Queue<Native, u64>>;
+
+    fn start() -> Self {
+        // As a program gets it by default: each thread is pinned to a CPU.
+        Self(NativeRuntime::builder().build().expect("threads"))
+    }
 
     fn start_with(threads: usize) -> Self {
         Self(NativeRuntime::with_cpus(threads).expect("threads"))
