@@ -145,7 +145,8 @@ impl Builder {
         Self { machine: Machine::Available, ..self }
     }
 
-    /// Makes `cpus` threads, which the operating system places.
+    /// Makes `cpus` threads, which the operating system places. Even if there are as many CPUs, it
+    /// may put two threads on one of them for a while; the [default](Self::available) pins threads.
     pub fn cpus(self, cpus: usize) -> Self {
         Self { machine: Machine::Cpus(cpus), ..self }
     }
@@ -214,8 +215,8 @@ impl Builder {
 
     /// Lets an idle CPU look for work during `spin` before its thread sleeps. Zero saves CPU time
     /// and makes wakeups slower. By default, a CPU spins for 20 us if there are no more threads
-    /// than CPUs of this process, and not at all otherwise. A CPU that has found no work so four
-    /// times in a row spins each sixteenth time that it becomes idle, until that finds work.
+    /// than CPUs of this process, and not at all otherwise. A CPU that finds work in less than a
+    /// fifth of its spins spins only each sixteenth time that it becomes idle.
     pub fn spin(mut self, spin: Duration) -> Self {
         self.settings.spin = Some(spin);
         self

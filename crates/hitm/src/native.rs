@@ -236,7 +236,7 @@ impl NativeRuntime {
     }
 
     /// Makes a runtime with one thread for each CPU that this process may use, each pinned to its
-    /// CPU, on [`Mitigation::shipped`].
+    /// CPU unless the control group's quota is lower, on [`Mitigation::shipped`].
     ///
     /// # Errors
     /// As [`Builder::build`].

@@ -25,7 +25,7 @@ use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, FilterOp, Unpar
 use crate::memory::Memory;
 use crate::native::Native;
 use crate::native::events::{EventSource, Events, GUARD, LOOK};
-use crate::native::spin::{InVain, SPIN};
+use crate::native::spin::{SPIN, Spins};
 use crate::platform::{Interrupts, Mode, PathCost, Platform};
 use crate::time::{Span, Time};
 
@@ -62,6 +62,8 @@ struct Worker {
     /// When the worker looks next whether the source of events is due, in nanoseconds. The
     /// worker's own.
     next_look: AtomicU64,
+    /// What its last [spins](super::spin) were like. The worker's own.
+    spins: AtomicU32,
     /// Nanoseconds by mode, written when the worker changes mode.
     booked: [AtomicU64; 3],
 }
@@ -76,7 +78,6 @@ thread_local! {
     /// Since when the mode lasts, with accounting.
     static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     static MOMENT: Cell<Moment> = const { Cell::new(Moment::Passes) };
-    static IN_VAIN: Cell<InVain> = const { Cell::new(InVain::none()) };
 }
 
 /// The clock, as [`Platform::moment`] reads it.
@@ -98,8 +99,8 @@ impl NativeWorkers {
     }
 
     /// Makes workers as [`new`](Self::new) does. An idle CPU looks for an interrupt during `spin`
-    /// before its thread sleeps, unless that was in vain several times; `None` for
-    /// 20 us where each CPU has a core, and 0 elsewhere.
+    /// before its thread sleeps; `None` for 20 us where each CPU has a core, and 0 elsewhere. A CPU
+    /// that found nothing most of the times does so seldom.
     #[must_use]
     pub fn with_spin(cpus: usize, accounting: bool, spin: Option<Duration>) -> Arc<Self> {
         let worker = || Worker { timer: AtomicU64::new(Time::NEVER.as_picos()), ..Worker::default() };
@@ -487,16 +488,15 @@ impl Platform for Native {
     fn wait_for_interrupt() {
         // The clock is looked at until the timer has expired.
         MOMENT.set(Moment::Passes);
-        let spin = with_workers(|workers| workers.spin);
-        let mut found = false;
-        if !spin.is_zero() && IN_VAIN.get().spins() {
-            let begin = Instant::now();
-            while !found && begin.elapsed() < spin {
-                std::hint::spin_loop();
-                found = Self::interrupt_pending();
+        with_worker(|workers, worker| {
+            if workers.spin.is_zero() || Self::interrupt_pending() {
+                return;
             }
-        }
-        IN_VAIN.set(IN_VAIN.get().after(found));
+            // Relaxed, both: the word is the worker's own.
+            let spins = Spins::from_word(worker.spins.load(Ordering::Relaxed));
+            let after = spins.idle(workers.spin, Self::interrupt_pending);
+            worker.spins.store(after.to_word(), Ordering::Relaxed);
+        });
         while !Self::interrupt_pending() {
             with_worker(|workers, worker| {
                 // Relaxed: the timer is the worker's own.

@@ -1,45 +1,77 @@
 //! Whether an idle CPU spins, which is to look for an interrupt for a while before its thread
 //! sleeps.
 //!
-//! **Claim.** A CPU whose work comes soon finds it while it spins. A CPU whose work comes seldom
-//! pays for few spins: if several have found nothing, it spins in one idle period of
-//! [`TRIES_EACH`] until a spin finds something.
+//! **Claim.** A CPU that finds work in more than a fifth of its spins spins in nearly all of its
+//! idle periods. A CPU that finds work in fewer spins in one idle period of [`SPINS_ONCE_IN`].
 //!
 //! **Origin.** The rule of renting or buying skis: A. Karlin and others, "Empirical Studies of
 //! Competitive Spinning for a Shared-Memory Multiprocessor", 1991, who also decide by what the last
 //! waits were like.
 
-use std::time::Duration;
+use std::hint::spin_loop;
+use std::time::{Duration, Instant};
 
 /// How long an idle CPU spins by default: about what putting a thread to sleep and waking it costs,
 /// so that a CPU which spins in vain loses no more than it would have gained.
 pub(super) const SPIN: Duration = Duration::from_micros(20);
 
-/// So many idle periods without success are chance. With work that comes to one period in three
-/// while the CPU spins, four in a row happen to one period in five.
-const CHANCE: u32 = 4;
+/// So many spins in vain weigh as much as one that finds work.
+const WEIGHT: u32 = 4;
 
-/// After them the CPU spins in one idle period of so many, so that a ticker costs a sixteenth of
-/// the spins.
-const TRIES_EACH: u32 = 16;
+/// With so many more spins in vain the CPU spins seldom. Where one spin of three finds work, so
+/// many in vain in a row happen once in 650 times.
+const MOST: u32 = 16;
 
-/// The idle periods of a CPU since the last one in which a spin found something. The CPU's own.
+/// Then one idle period of so many has a spin. It shows whether work comes soon again, and costs a
+/// ticker a sixteenth of the spins.
+const SPINS_ONCE_IN: u32 = 16;
+
+/// What a CPU's last spins were like. Below [`MOST`]: the spins in vain, less those that the others
+/// outweigh. From there on: the idle periods since the last spin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct InVain(u32);
+pub(super) struct Spins(u32);
 
-impl InVain {
-    pub(super) const fn none() -> Self {
-        Self(0)
+impl Spins {
+    /// Returns what [`to_word`](Self::to_word) gave.
+    pub(super) const fn from_word(word: u32) -> Self {
+        Self(word)
+    }
+
+    pub(super) const fn to_word(self) -> u32 {
+        self.0
+    }
+
+    /// Goes through the first part of an idle period: spins for `spin` until `look` finds work,
+    /// unless that is too seldom of use. Returns the new state.
+    pub(super) fn idle(self, spin: Duration, mut look: impl FnMut() -> bool) -> Self {
+        if !self.are_of_use() {
+            return self.after(false);
+        }
+        let begin = Instant::now();
+        loop {
+            if look() {
+                return self.after(true);
+            }
+            if begin.elapsed() >= spin {
+                return self.after(false);
+            }
+            spin_loop();
+        }
     }
 
     /// Returns whether the CPU spins in the idle period that begins.
-    pub(super) const fn spins(self) -> bool {
-        self.0 < CHANCE || self.0.is_multiple_of(TRIES_EACH)
+    const fn are_of_use(self) -> bool {
+        self.0 < MOST || self.0 == MOST + SPINS_ONCE_IN - 1
     }
 
-    /// Returns the state after an idle period. `found` says that a spin found something in it.
-    pub(super) const fn after(self, found: bool) -> Self {
-        if found { Self(0) } else { Self(self.0.wrapping_add(1)) }
+    /// Returns the state after an idle period. `found` says that its spin found work.
+    const fn after(self, found: bool) -> Self {
+        match self.0 {
+            few if few < MOST && found => Self(few.saturating_sub(WEIGHT)),
+            _ if found => Self(0),
+            many if many >= MOST + SPINS_ONCE_IN - 1 => Self(MOST),
+            other => Self(other + 1),
+        }
     }
 }
 
@@ -47,30 +79,59 @@ impl InVain {
 mod tests {
     use super::*;
 
-    /// Which of so many idle periods have a spin, if the work comes `soon` in some of them.
-    fn spins(periods: u32, soon: impl Fn(u32) -> bool) -> Vec<u32> {
-        let mut vain = InVain::none();
-        let mut spins = Vec::new();
+    /// Which of so many idle periods have a spin, if a spin finds work in those that are `soon`.
+    fn spins(periods: u32, mut soon: impl FnMut(u32) -> bool) -> Vec<u32> {
+        let (mut state, mut spins) = (Spins::default(), Vec::new());
         for period in 0..periods {
-            let is_spin = vain.spins();
-            spins.extend(is_spin.then_some(period));
-            vain = vain.after(is_spin && soon(period));
+            let comes_soon = soon(period);
+            let mut looks = 0;
+            state = Spins::from_word(state.to_word()).idle(Duration::ZERO, || {
+                looks += 1;
+                comes_soon
+            });
+            assert!(looks <= 1, "it looks once in no time");
+            spins.extend((looks == 1).then_some(period));
         }
         spins
     }
 
     #[test]
-    fn a_cpu_whose_work_comes_seldom_spins_seldom() {
-        assert_eq!(spins(50, |_| false), [0, 1, 2, 3, 16, 32, 48]);
+    fn a_cpu_whose_work_comes_late_spins_seldom() {
+        let expected: Vec<u32> = (0..MOST).chain([31, 47, 63, 79]).collect();
+        assert_eq!(spins(80, |_| false), expected);
     }
 
     #[test]
-    fn a_cpu_whose_work_comes_soon_each_fourth_time_always_spins() {
-        assert_eq!(spins(50, |period| period % 4 == 3), (0..50).collect::<Vec<_>>());
+    fn a_spin_that_finds_work_begins_anew() {
+        let expected: Vec<u32> = (0..MOST).chain(31..48).chain([63]).collect();
+        assert_eq!(spins(64, |period| period == 31), expected);
     }
 
     #[test]
-    fn one_spin_that_finds_something_begins_anew() {
-        assert_eq!(spins(40, |period| period == 16), [0, 1, 2, 3, 16, 17, 18, 19, 20, 33]);
+    fn a_cpu_whose_work_comes_soon_by_chance_spins_nearly_always() {
+        // A linear congruential generator: Knuth's constants (MMIX).
+        let mut state = 1_u64;
+        let mut one_of_three = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33).is_multiple_of(3)
+        };
+        let of_ten_thousand = spins(10_000, &mut one_of_three).len();
+        assert!(of_ten_thousand > 9_500, "{of_ten_thousand}");
+        let mut one_of_ten = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33).is_multiple_of(10)
+        };
+        let of_ten_thousand = spins(10_000, &mut one_of_ten).len();
+        assert!(of_ten_thousand < 5_000, "{of_ten_thousand}");
+    }
+
+    #[test]
+    fn a_spin_lasts_until_it_finds_work() {
+        let mut looks = 0;
+        let found = Spins(8).idle(Duration::from_secs(60), || {
+            looks += 1;
+            looks == 3
+        });
+        assert_eq!((looks, found), (3, Spins(8 - WEIGHT)));
     }
 }

@@ -15,7 +15,8 @@
 //! thread, and the memory and CPU time of tasks that wait. `--busy=8` runs eight processes beside
 //! that compute all the time, and `--rounds=15` makes as many rounds.
 //!
-//! Each runtime has one thread per CPU that this process may use. A round runs every runtime once,
+//! Each runtime has one thread per CPU that this process may use. hitm pins them, which is its
+//! default; the operating system places those of the others. A round runs every runtime once,
 //! so that a disturbance of the machine affects all of them. The figures are the medians of the
 //! rounds. For `wake_latency` and `urgent`, the figures are the median and the 99th percentile of
 //! the events of all rounds. A run ends after two seconds, so a runtime in which an event takes

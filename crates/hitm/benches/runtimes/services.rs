@@ -44,8 +44,8 @@ pub(crate) const ALL: [Case; 4] = [
     }),
     ("idle", |case, size| {
         println!("{case:<14} {:<22} {:>12} {:>12} {:>12}", "runtime", "idle (%)", "ticker (%)", "us a tick");
-        let show = |name, [idle, ticks, each]: [f64; 3]| {
-            println!("{:<14} {name:<22} {idle:>12.2} {ticks:>12.2} {each:>12.1}", "");
+        let show = |name, [idle, ticking, each]: [f64; 3]| {
+            println!("{:<14} {name:<22} {idle:>12.2} {ticking:>12.2} {each:>12.1}", "");
         };
         show("hitm", idle::<Hitm>(size));
         show("hitm, fair", idle::<Hitm<true>>(size));
@@ -170,7 +170,7 @@ fn cpu_time() -> Option<Duration> {
 }
 
 /// The CPU time in percent of one CPU, of a runtime without a task that runs, and of one with a
-/// task that sleeps for 1 ms again and again.
+/// task that sleeps for 1 ms again and again; and the microseconds of CPU time for each tick.
 fn idle<R: Sleeps>(size: Size) -> [f64; 3] {
     let span = Duration::from_millis(if size.rounds == 1 { 20 } else { 3_000 });
     let used = || cpu_time().unwrap_or_default();
