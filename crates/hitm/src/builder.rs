@@ -215,8 +215,9 @@ impl Builder {
 
     /// Lets an idle CPU look for work during `spin` before its thread sleeps. Zero saves CPU time
     /// and makes wakeups slower. By default, a CPU spins for 20 us if there are no more threads
-    /// than CPUs of this process, and not at all otherwise. A CPU that finds work in less than a
-    /// fifth of its spins spins only each sixteenth time that it becomes idle.
+    /// than CPUs of this process, and not at all otherwise. A CPU that finds work in much less
+    /// than a fifth of its spins spins each sixteenth time that it becomes idle, until that finds
+    /// work.
     pub fn spin(mut self, spin: Duration) -> Self {
         self.settings.spin = Some(spin);
         self

@@ -62,8 +62,7 @@ struct Worker {
     /// When the worker looks next whether the source of events is due, in nanoseconds. The
     /// worker's own.
     next_look: AtomicU64,
-    /// What its last [spins](super::spin) were like. The worker's own.
-    spins: AtomicU32,
+    spins: Spins,
     /// Nanoseconds by mode, written when the worker changes mode.
     booked: [AtomicU64; 3],
 }
@@ -489,13 +488,9 @@ impl Platform for Native {
         // The clock is looked at until the timer has expired.
         MOMENT.set(Moment::Passes);
         with_worker(|workers, worker| {
-            if workers.spin.is_zero() || Self::interrupt_pending() {
-                return;
+            if !workers.spin.is_zero() && !Self::interrupt_pending() {
+                worker.spins.idle(workers.spin, Self::interrupt_pending);
             }
-            // Relaxed, both: the word is the worker's own.
-            let spins = Spins::from_word(worker.spins.load(Ordering::Relaxed));
-            let after = spins.idle(workers.spin, Self::interrupt_pending);
-            worker.spins.store(after.to_word(), Ordering::Relaxed);
         });
         while !Self::interrupt_pending() {
             with_worker(|workers, worker| {

@@ -34,6 +34,24 @@ pub(crate) trait Pipe: Clone + Send + Sync + 'static {
     fn recv(&self) -> impl Future<Output = u64> + Send;
 }
 
+/// Where a runtime runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Alone, with as many threads as all runtimes have.
+    Alone,
+    /// With one thread, beside another runtime that has as many as there are CPUs.
+    Beside,
+}
+
+impl Place {
+    fn threads(self) -> usize {
+        match self {
+            Self::Alone => threads(),
+            Self::Beside => 1,
+        }
+    }
+}
+
 /// A runtime.
 pub(crate) trait Rival: Sized + 'static {
     /// The handle that tasks use.
@@ -41,19 +59,16 @@ pub(crate) trait Rival: Sized + 'static {
     type Join: Future<Output = u64> + Send + 'static;
     type Pipe: Pipe;
 
-    /// Starts a runtime with as many threads as all runtimes have.
     fn start() -> Self {
-        Self::start_with(threads())
+        Self::start_at(Place::Alone)
     }
 
-    fn start_with(threads: usize) -> Self;
-
-    /// Starts a runtime with one thread beside another one, which has as many as there are CPUs.
     fn start_beside() -> Self {
-        Self::start_with(1)
+        Self::start_at(Place::Beside)
     }
 
-    /// Runs a task and waits for it, on this thread, which is not one of the runtime's.
+    fn start_at(place: Place) -> Self;
+
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
     where
         F: Future<Output = u64> + Send + 'static;
@@ -88,18 +103,14 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
     type Join = Joined<hitm::JoinHandle<Native, u64>>;
     type Pipe = Arc<Queue<Native, u64>>;
 
-    fn start() -> Self {
-        // As a program gets it by default: each thread is pinned to a CPU.
-        Self(NativeRuntime::builder().build().expect("threads"))
-    }
-
-    fn start_with(threads: usize) -> Self {
-        Self(NativeRuntime::with_cpus(threads).expect("threads"))
-    }
-
-    fn start_beside() -> Self {
-        // It does not know that there are more threads than CPUs now.
-        Self(NativeRuntime::builder().cpus(1).spin(Duration::ZERO).build().expect("a thread"))
+    fn start_at(place: Place) -> Self {
+        let runtime = match place {
+            // As a program gets it by default: each thread is pinned to a CPU.
+            Place::Alone => NativeRuntime::this_machine(),
+            // It does not know that there are more threads than CPUs now.
+            Place::Beside => NativeRuntime::builder().cpus(1).spin(Duration::ZERO).build(),
+        };
+        Self(runtime.expect("threads"))
     }
 
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
@@ -147,8 +158,8 @@ impl Rival for Tokio {
     type Join = Joined<tokio::task::JoinHandle<u64>>;
     type Pipe = TokioPipe;
 
-    fn start_with(threads: usize) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_time().build();
+    fn start_at(place: Place) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(place.threads()).enable_time().build();
         Self(runtime.expect("threads"))
     }
 
@@ -229,10 +240,11 @@ impl Rival for AsyncExecutor {
     type Join = async_executor::Task<u64>;
     type Pipe = ChannelPipe;
 
-    fn start_with(threads: usize) -> Self {
+    fn start_at(place: Place) -> Self {
         let executor = Arc::new(async_executor::Executor::new());
         let own = executor.clone();
-        let threads = Threads::start(threads, move |stopped| futures_lite::future::block_on(own.run(stopped.recv())));
+        let threads =
+            Threads::start(place.threads(), move |stopped| futures_lite::future::block_on(own.run(stopped.recv())));
         Self { executor, _threads: threads }
     }
 
@@ -272,10 +284,11 @@ impl Rival for StaticExecutor {
     type Join = async_executor::Task<u64>;
     type Pipe = ChannelPipe;
 
-    fn start_with(threads: usize) -> Self {
+    fn start_at(place: Place) -> Self {
         let executor = async_executor::Executor::new().leak();
-        let threads =
-            Threads::start(threads, move |stopped| futures_lite::future::block_on(executor.run(stopped.recv())));
+        let threads = Threads::start(place.threads(), move |stopped| {
+            futures_lite::future::block_on(executor.run(stopped.recv()))
+        });
         Self { executor, _threads: threads }
     }
 

@@ -365,7 +365,7 @@ fn fork_join_hitm(size: Size, priority: Priority) -> f64 {
         one + other
     }
     let n = if size.rounds == 1 { 5 } else { FIB };
-    let runtime = NativeRuntime::builder().build().expect("threads");
+    let runtime = NativeRuntime::this_machine().expect("threads");
     let task = runtime.handle().spawn(priority, async move {
         let start = Instant::now();
         black_box(fib(n));
