@@ -132,6 +132,14 @@ impl Add<Span> for Time {
     }
 }
 
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        self + Span::from(span)
+    }
+}
+
 impl AddAssign<Span> for Time {
     fn add_assign(&mut self, span: Span) {
         *self = *self + span;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use hitm_memory::Native;
+use hitm_memory::{Native, Time};
 
 use crate::host::RuntimeId;
 use crate::interval::Interval;
@@ -182,7 +182,7 @@ where
 #[track_caller]
 pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send + use<> {
     let handle = here();
-    Sleeping { runtime: handle.0.number, alarm: Alarm::new(handle.now() + duration.into()) }
+    Sleeping { runtime: handle.0.number, alarm: Alarm::new(handle.now() + duration) }
 }
 
 /// A sleep on the runtime of a thread. It knows the runtime by number: a handle would be counted,
@@ -226,6 +226,44 @@ pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send + use<>
 /// When the thread belongs to no runtime.
 pub async fn timeout<F: Future>(patience: Duration, future: F) -> Result<F::Output, Elapsed> {
     first_of(future, sleep(patience)).await
+}
+
+/// Returns the time on the clock of this thread's runtime: see [`Handle::now`].
+///
+/// # Panics
+/// When the thread belongs to no runtime.
+#[must_use]
+#[track_caller]
+pub fn now() -> Time {
+    here().now()
+}
+
+/// Changes the deadline of the calling task among the tasks of its [deadline
+/// group](Handle::deadline_group): see [`Handle::set_deadline`]. A task that serves one request
+/// after the other calls this with each request's deadline.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hitm::{NativeRuntime, Priority, SpawnOptions};
+///
+/// let runtime = NativeRuntime::with_cpus(1).unwrap();
+/// let requests = runtime.handle().deadline_group("requests");
+/// let options = SpawnOptions::from(Priority::fair(0)).within(&requests);
+/// let connection = runtime.handle().spawn(options, async {
+///     let deadline = hitm::now() + Duration::from_millis(20);
+///     hitm::set_deadline(Some(deadline));
+///     assert_eq!(hitm::Handle::current().deadline(), Some(deadline));
+///     hitm::set_deadline(None);
+/// });
+/// runtime.block_on(connection).unwrap();
+/// ```
+///
+/// # Panics
+/// Outside a task.
+#[track_caller]
+pub fn set_deadline(deadline: Option<Time>) {
+    here().set_deadline(deadline);
 }
 
 /// Waits for `future`, but no longer than until `deadline`. A server gives each request its

@@ -1,6 +1,6 @@
 //! Changing the priority and CPU set of a task, and the state of a CPU, while they are in use.
 
-use hitm_memory::{CpuSet, Platform};
+use hitm_memory::{CpuSet, Platform, Time};
 use hitm_sched::Policy;
 use hitm_topology::CpuId;
 
@@ -46,6 +46,34 @@ impl<P: Platform> Handle<P> {
                 self.0.sched.kick(cell.id);
             }
         });
+    }
+
+    /// Changes the deadline of the calling task; `None` takes it away. See
+    /// [`Handle::deadline_group`]; in other groups this does nothing. If a task with an earlier
+    /// deadline now waits for the CPU, the calling task is preempted where it next computes, waits
+    /// or reaches a checkpoint.
+    ///
+    /// # Panics
+    /// Outside a task.
+    pub fn set_deadline(&self, deadline: Option<Time>) {
+        let cell = self.current_cell();
+        self.0.system_call(|| {
+            self.0.sched.set_deadline(cell.id, deadline);
+            worker::look_again(&self.0, P::current_cpu(), &cell);
+        });
+    }
+
+    /// As [`set_deadline`](Handle::set_deadline), of a task. Does nothing when the task has ended.
+    pub fn set_deadline_of<T>(&self, task: &JoinHandle<P, T>, deadline: Option<Time>) {
+        self.with_number(task, |cell| self.0.sched.set_deadline(cell.id, deadline));
+    }
+
+    /// Returns the deadline that the calling task has in its group. `None` when it has none, when
+    /// its group is not a [deadline group](Handle::deadline_group), and outside a task.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let cell = self.0.polled()?;
+        self.0.system_call(|| self.0.sched.deadline_of(cell.id))
     }
 
     /// Changes the CPUs that the calling task may run on. The task migrates when it is next

@@ -182,7 +182,7 @@ impl Embedded {
         let local = &runtime.locals[CPU.index()];
         local.arm::<Native>();
         if let Some(patience) = patience {
-            local.arm_at::<Native>(Native::now() + patience.into());
+            local.arm_at::<Native>(Native::now() + patience);
         }
         worker::wait(runtime, CPU);
     }

@@ -9,7 +9,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hitm_memory::{Platform, Span};
-use hitm_sched::{GroupId, GroupQuota, GroupThrottling, GroupWeight, QuotaRefused, RealTimeQuota, WeightRefused};
+use hitm_sched::{
+    GroupId, GroupOrder, GroupQuota, GroupThrottling, GroupWeight, QuotaRefused, RealTimeQuota, WeightRefused,
+};
 
 use crate::join::JoinHandle;
 use crate::runtime::{Handle, Inner};
@@ -28,7 +30,7 @@ struct Kept {
 /// The runtime that a group belongs to, independent of its platform.
 trait Owner: Send + Sync {
     /// Makes a group; returns `None` when the runtime is gone.
-    fn make(&self, parent: GroupId) -> Option<GroupId>;
+    fn make(&self, parent: GroupId, order: GroupOrder) -> Option<GroupId>;
 
     fn weigh(&self, group: GroupId, weight: GroupWeight);
 
@@ -83,9 +85,8 @@ pub struct GroupThrottle {
 }
 
 impl<P: Platform> Owner for Weak<Inner<P>> {
-    fn make(&self, parent: GroupId) -> Option<GroupId> {
-        let runtime = self.upgrade()?;
-        Some(runtime.system_call(|| runtime.sched.make_group(Some(parent), GroupWeight::DEFAULT)))
+    fn make(&self, parent: GroupId, order: GroupOrder) -> Option<GroupId> {
+        Some(self.upgrade()?.make_group(Some(parent), order))
     }
 
     fn weigh(&self, group: GroupId, weight: GroupWeight) {
@@ -128,6 +129,12 @@ impl<P: Platform> Owner for Weak<Inner<P>> {
         {
             metrics.groups.add(group);
         }
+    }
+}
+
+impl<P: Platform> Inner<P> {
+    fn make_group(&self, parent: Option<GroupId>, order: GroupOrder) -> GroupId {
+        self.system_call(|| self.sched.make_group(parent, GroupWeight::DEFAULT, order))
     }
 }
 
@@ -279,11 +286,25 @@ impl Group {
     /// group's CPU time by weight.
     ///
     /// # Panics
-    /// When the runtime is gone, or too many groups exist.
+    /// When this is a [deadline group](Handle::deadline_group), when the runtime is gone, or when
+    /// too many groups exist.
     #[must_use]
     pub fn group(&self, name: impl Into<String>) -> Self {
-        let id = self.0.owner.make(self.0.id).expect("a group of a runtime that is there");
-        Self::listed(Kept { id, name: name.into(), owner: self.0.owner.clone() })
+        self.make(name.into(), GroupOrder::Weight)
+    }
+
+    /// As [`Group::group`], but the new group is a [deadline group](Handle::deadline_group).
+    ///
+    /// # Panics
+    /// As [`Group::group`].
+    #[must_use]
+    pub fn deadline_group(&self, name: impl Into<String>) -> Self {
+        self.make(name.into(), GroupOrder::Deadline)
+    }
+
+    fn make(&self, name: String, order: GroupOrder) -> Self {
+        let id = self.0.owner.make(self.0.id, order).expect("a group of a runtime that is there");
+        Self::listed(Kept { id, name, owner: self.0.owner.clone() })
     }
 
     fn listed(kept: Kept) -> Self {
@@ -338,8 +359,58 @@ impl<P: Platform> Handle<P> {
     /// When too many groups exist.
     #[must_use]
     pub fn group(&self, name: impl Into<String>) -> Group {
-        let id = self.0.system_call(|| self.0.sched.make_group(None, GroupWeight::DEFAULT));
-        Group::listed(Kept { id, name: name.into(), owner: Arc::new(Arc::downgrade(&self.0)) })
+        self.make_group(name.into(), GroupOrder::Weight)
+    }
+
+    /// Makes an empty group whose tasks run by deadline. It takes part in the sharing as any
+    /// [group](Handle::group) does: its weight and limits say how much CPU time it gets. Of its
+    /// tasks that wait for a CPU, the one with the earliest deadline gets that time. So a tenant
+    /// orders its own requests, and no deadline of one tenant costs another tenant anything.
+    ///
+    /// [`SpawnOptions::due`] and [`Handle::set_deadline`] give a task its deadline. Tasks without
+    /// one run when no task with a deadline waits. Tasks with equal deadlines, and those without
+    /// one, share by weight (nice level). The group cannot contain groups.
+    ///
+    /// **Limits.** The order holds on each CPU. A CPU that has nothing to do takes tasks from
+    /// others, every second one of those that wait, so the order of the machine is close to that of
+    /// the deadlines, but not the same. A running task with a later deadline is preempted where it
+    /// next computes, waits or reaches a checkpoint. No lock lends a deadline. A task whose deadline
+    /// has passed keeps it: it runs before those that could still meet theirs.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// use hitm::{NativeRuntime, Priority, SpawnOptions};
+    ///
+    /// let runtime = NativeRuntime::with_cpus(1).unwrap();
+    /// let order = runtime.run(|handle| async move {
+    ///     let requests = handle.deadline_group("requests");
+    ///     let options = SpawnOptions::from(Priority::fair(0)).within(&requests);
+    ///     let (now, order) = (handle.now(), Arc::new(Mutex::new(Vec::new())));
+    ///     let request = |millis| {
+    ///         let order = order.clone();
+    ///         let options = options.clone().due(now + Duration::from_millis(millis));
+    ///         handle.spawn(options, async move { order.lock().unwrap().push(millis) })
+    ///     };
+    ///     for task in [request(300), request(100), request(200)] {
+    ///         task.await.unwrap();
+    ///     }
+    ///     order.lock().unwrap().clone()
+    /// });
+    /// assert_eq!(order.unwrap(), [100, 200, 300]);
+    /// ```
+    ///
+    /// # Panics
+    /// When too many groups exist.
+    #[must_use]
+    pub fn deadline_group(&self, name: impl Into<String>) -> Group {
+        self.make_group(name.into(), GroupOrder::Deadline)
+    }
+
+    fn make_group(&self, name: String, order: GroupOrder) -> Group {
+        let id = self.0.make_group(None, order);
+        Group::listed(Kept { id, name, owner: Arc::new(Arc::downgrade(&self.0)) })
     }
 
     /// Returns what the limits of all groups did; groups of the same name are summed.

@@ -92,7 +92,8 @@ pub mod sync;
 
 pub use abort_handle::{AbortHandle, AbortOnDrop};
 pub use ambient::{
-    Entered, checkpoint, interval, sleep, sleep_until, spawn, spawn_with, task_name, timeout, timeout_at, yield_now,
+    Entered, checkpoint, interval, now, set_deadline, sleep, sleep_until, spawn, spawn_with, task_name, timeout,
+    timeout_at, yield_now,
 };
 pub use blocking::block_in_place;
 #[cfg(feature = "blocking")]

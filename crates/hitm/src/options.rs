@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use hitm_memory::{CpuSet, Platform};
+use hitm_memory::{CpuSet, Platform, Time};
 use hitm_sched::{Nice, Policy, Prio};
 
 use crate::group::Group;
@@ -74,6 +74,9 @@ pub struct SpawnOptions {
     pub group: Option<Group>,
     /// The task's name in warnings and traces; `None` for no name.
     pub name: Option<Arc<str>>,
+    /// The task's deadline, if its group is a [deadline group](Handle::deadline_group): see
+    /// [`SpawnOptions::due`].
+    pub deadline: Option<Time>,
 }
 
 impl SpawnOptions {
@@ -98,6 +101,15 @@ impl SpawnOptions {
         Self { group: Some(group.clone()), ..self }
     }
 
+    /// Gives the task a deadline, on the clock of [`Handle::now`] and [`hitm::now`](crate::now).
+    ///
+    /// In a [deadline group](Handle::deadline_group), the fair task with the earliest deadline runs
+    /// first. Elsewhere, and for a task with a real-time priority, a deadline has no effect.
+    #[must_use]
+    pub fn due(self, deadline: Time) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
     /// Lets the task run on `cpus` only.
     #[must_use]
     pub fn on(self, cpus: CpuSet) -> Self {
@@ -105,7 +117,8 @@ impl SpawnOptions {
     }
 
     /// Returns the options with which [`spawn`](fn@crate::spawn) spawns a task in the calling task:
-    /// its present own priority, and the CPUs, the group and the tenant that it was spawned with.
+    /// its present own priority and deadline, and the CPUs, the group and the tenant that it was
+    /// spawned with.
     /// The name and the role are not inherited. Outside a task, returns the defaults.
     ///
     /// A library that spawns tasks while it serves a request thereby stays within the request's
@@ -134,7 +147,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Takes what is kept of the options. Most tasks have none of it.
     pub(crate) fn of(options: &mut SpawnOptions) -> Option<Box<Self>> {
-        let SpawnOptions { cpus, group, name, role, tenant, priority: _ } = options;
+        let SpawnOptions { cpus, group, name, role, tenant, priority: _, deadline: _ } = options;
         if cpus.is_none() && group.is_none() && name.is_none() && role.is_none() && tenant.is_none() {
             return None;
         }
@@ -168,7 +181,8 @@ impl<P: Platform> Handle<P> {
         let (prio, policy) = cell.own_priority(&self.0);
         let (cpus, group) = cell.kept().map_or((None, None), |kept| (kept.cpus.clone(), kept.group.clone()));
         let priority = Priority { prio, policy };
-        SpawnOptions { priority, cpus, group, tenant: cell.tenant().cloned(), role: None, name: None }
+        let deadline = if group.is_some() { self.0.sched.deadline_of(cell.id) } else { None };
+        SpawnOptions { priority, cpus, group, tenant: cell.tenant().cloned(), deadline, ..SpawnOptions::default() }
     }
 }
 

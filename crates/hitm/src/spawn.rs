@@ -82,10 +82,14 @@ impl<P: Platform> Handle<P> {
             map: options.tenant.as_ref().map(Tenant::map),
             group: options.group.as_ref().map(Group::id),
         };
+        let deadline = options.deadline;
         let kept = Kept::of(options);
         let runtime = &*self.0;
         let (cell, start) = runtime.system_call(|| {
             let id = runtime.operations.prepare(&attributes);
+            if let (Some(id), Some(_)) = (id, deadline) {
+                runtime.sched.set_deadline(id, deadline);
+            }
             let cell = block.launch(id.unwrap_or(REFUSED), kept);
             let start = runtime.admit(&cell, id.is_some());
             (cell, start)

@@ -6,11 +6,13 @@
 //! order and the same augmentation. Here no word links upwards.
 //!
 //! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by
-//! number; (2) the heights of a member's two subtrees differ by at most one; (3) `height` and
+//! number, or first by virtual runtime if equals share; (2) the heights of a member's two subtrees differ by at most one; (3) `height` and
 //! `least_vruntime` are those of the subtree; (4) neither a deadline nor a virtual runtime changes
 //! while its member is in the tree.
 //!
 //! **Cost.** At most two lines per member on the way. A word that does not change is not stored.
+
+use std::cmp::Ordering::{Equal, Greater, Less};
 
 use hitm_memory::{Memory, PlainWord};
 
@@ -20,6 +22,8 @@ use crate::base::fair_words::{FairTask, Member, link, member};
 pub(crate) struct Tree<'a, M: Memory, F> {
     root: &'a M::Plain<u64>,
     words: F,
+    /// Whether members with equal deadlines are ordered by virtual runtime.
+    equals_share: bool,
     /// Whether the way up from a change ends where nothing changes any more.
     ends_early: bool,
 }
@@ -61,10 +65,6 @@ impl<M: Memory> Node<'_, M> {
         link(Some(self.id))
     }
 
-    fn is_before(self, other: Self) -> bool {
-        (self.words.deadline.get(), self.id) < (other.words.deadline.get(), other.id)
-    }
-
     /// Sets the height and the least virtual runtime of its subtree. Its own one is `vruntime`.
     /// Returns whether they differ from what they were.
     fn sum_up(self, vruntime: i64, children: [Option<Self>; 2]) -> bool {
@@ -83,8 +83,17 @@ fn height<M: Memory>(root: Option<Node<'_, M>>) -> u32 {
 }
 
 impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
-    pub(crate) fn new(root: &'a M::Plain<u64>, words: F) -> Self {
-        Self { root, words, ends_early: M::LEAVES_OUT_READS }
+    pub(crate) fn new(root: &'a M::Plain<u64>, words: F, equals_share: bool) -> Self {
+        Self { root, words, equals_share, ends_early: M::LEAVES_OUT_READS }
+    }
+
+    fn is_before(&self, one: Node<'a, M>, other: Node<'a, M>) -> bool {
+        let by_time = |node: Node<'a, M>| (if self.equals_share { node.words.vruntime.get() } else { 0 }, node.id);
+        match one.words.deadline.get().cmp(&other.words.deadline.get()) {
+            Less => true,
+            Equal => by_time(one) < by_time(other),
+            Greater => false,
+        }
     }
 
     fn of(&self, id: Member) -> Node<'a, M> {
@@ -160,7 +169,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
             self.refresh(new);
             return Changed { root: new.link(), looks_same: false };
         };
-        let side = if new.is_before(node) { &node.words.left } else { &node.words.right };
+        let side = if self.is_before(new, node) { &node.words.left } else { &node.words.right };
         self.follow(node, side, self.inserted(side.get(), new))
     }
 
@@ -177,7 +186,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
             put::<M, _>(&next.words.right, rest.root);
             return Changed { looks_same: false, ..self.balanced(next) };
         }
-        let side = if old.is_before(node) { &node.words.left } else { &node.words.right };
+        let side = if self.is_before(old, node) { &node.words.left } else { &node.words.right };
         self.follow(node, side, self.without(side.get(), old))
     }
 
@@ -301,7 +310,12 @@ mod tests {
             let places: Vec<FairTask<Native>> = (0..TASKS).map(|_| FairTask::new(Nice::DEFAULT)).collect();
             let root = <<Native as Memory>::Plain<u64> as PlainWord<u64>>::new(0);
             let words = |id: Member| &places[id.0 as usize];
-            let tree = Tree::<Native, _> { ends_early: seed % 2 == 0, ..Tree::new(&root, words) };
+            let equals_share = seed % 3 == 0;
+            let tree = Tree::<Native, _> { ends_early: seed % 2 == 0, ..Tree::new(&root, words, equals_share) };
+            let key = |id: Member| {
+                let (deadline, vruntime) = (words(id).deadline.get(), words(id).vruntime.get());
+                (deadline, if equals_share { vruntime } else { 0 }, id)
+            };
             let mut model = BTreeMap::new();
             for step in 0..2_000_u64 {
                 let chance = mixed(seed * 10_000 + step);
@@ -309,19 +323,19 @@ mod tests {
                 let own = words(id);
                 if own.height.get() > 0 {
                     tree.remove(id);
-                    assert_eq!(model.remove(&(own.deadline.get(), id)), Some(own.vruntime.get()));
+                    assert_eq!(model.remove(&key(id)), Some(own.vruntime.get()));
                 } else {
                     own.deadline.set((chance >> 10) as i64 % 50);
                     own.vruntime.set((chance >> 20) as i64 % 1_000);
                     tree.insert(id);
-                    model.insert((own.deadline.get(), id), own.vruntime.get());
+                    model.insert(key(id), own.vruntime.get());
                 }
                 assert_eq!(broken::<Native>(root.get(), &words), None);
                 let bound = (chance >> 30) as i64 % 1_000;
-                let first = model.iter().find(|&(_, &vruntime)| vruntime <= bound).map(|(&(_, id), _)| id);
+                let first = model.iter().find(|&(_, &vruntime)| vruntime <= bound).map(|(&(.., id), _)| id);
                 assert_eq!(tree.first(|vruntime| vruntime <= bound), first, "seed {seed}, step {step}");
             }
-            assert_eq!(tree.collect(), model.keys().map(|&(_, id)| id).collect::<Vec<_>>());
+            assert_eq!(tree.collect(), model.keys().map(|&(.., id)| id).collect::<Vec<_>>());
         }
     }
 }

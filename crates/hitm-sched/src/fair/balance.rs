@@ -146,9 +146,15 @@ impl<P: Platform> Fair<P> {
         }
         let wanted = ((fullest - own) / 2).min(limit) as usize;
         let mut found = Vec::with_capacity(wanted);
+        // Tasks come by deadline. Each of the two CPUs has to get early ones.
+        let takes_turns = limit > 1 && self.groups.have_deadlines();
+        let mut is_mine = true;
         self.find_waiting(state, source.cpu, None, &mut |id| {
-            if self.may_come(state, id, here) {
+            if is_mine && self.may_come(state, id, here) {
                 found.push(id);
+                is_mine = !takes_turns;
+            } else {
+                is_mine = true;
             }
             found.len() == wanted
         });

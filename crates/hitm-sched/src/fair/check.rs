@@ -7,6 +7,7 @@ use super::class::Fair;
 use crate::base::fair_words::{Kind, Member, member};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::state::State;
+use crate::base::timeline::GroupOrder;
 use crate::base::tree::broken;
 use crate::base::weight::Nice;
 
@@ -32,6 +33,8 @@ pub struct LevelSnapshot {
     pub group: Option<GroupId>,
     /// The group above.
     pub above: Option<GroupId>,
+    /// The order in which it serves its members.
+    pub order: GroupOrder,
     /// Whether it is throttled: then nothing of it is on the queues above.
     pub throttled: bool,
     /// The running member, as the class has it.
@@ -85,6 +88,7 @@ impl<P: Platform> Fair<P> {
         LevelSnapshot {
             group,
             above: group.and_then(|id| self.groups.group_above(id)),
+            order: group.map_or(GroupOrder::Weight, |id| self.groups.order_of(id)),
             throttled: group.is_some_and(|id| self.groups.peek_throttled(cpu, id)),
             running: member(queue.curr.peek()).map(of),
             waiting: self.level(state, cpu, group).tree().collect().into_iter().map(of).collect(),
@@ -174,10 +178,15 @@ impl LevelSnapshot {
         if i128::from(self.sum) != sum {
             fail(format!("sum is {}, its members say {sum}", self.sum));
         }
-        if !self.waiting.is_sorted_by_key(|own| (own.deadline, own.member)) {
+        let equals_share = self.order == GroupOrder::Deadline;
+        let key = |own: &MemberSnapshot| (own.deadline, if equals_share { own.vruntime } else { 0 }, own.member);
+        if !self.waiting.is_sorted_by_key(key) {
             fail(format!("tree: deadlines do not ascend in {:?}", self.waiting));
         }
         for own in self.members() {
+            if equals_share && own.member.as_group().is_some() {
+                fail(format!("{} is in a group in the order of deadlines", own.member));
+            }
             let is_right = match own.member.kind() {
                 Kind::Task(_) => own.weight == own.due_weight,
                 Kind::Group(_) => (1..=own.due_weight).contains(&own.weight),

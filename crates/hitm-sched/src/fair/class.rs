@@ -265,6 +265,11 @@ impl<P: Platform> Fair<P> {
         }
     }
 
+    /// Returns whether a fair task other than `curr`, which the CPU of `rq` runs, should run there.
+    pub(crate) fn has_another_first(&self, state: &State<P>, rq: &RqGuard<'_, P>, curr: TaskId) -> bool {
+        self.pick_levels(state, rq.cpu, None, P::moment()) != Some(curr)
+    }
+
     /// The calling CPU, that of `rq`, switches from `prev` to `next`.
     #[inline]
     pub(crate) fn note_idleness(

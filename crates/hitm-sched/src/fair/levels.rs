@@ -8,7 +8,7 @@ use crate::base::fair_words::{FairQueue, FairTask, Kind, Member, member};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
-use crate::base::timeline::{Arrival, Timeline, nanos};
+use crate::base::timeline::{Arrival, GroupOrder, Timeline, nanos};
 
 /// What comes to a queue.
 #[derive(Clone, Copy)]
@@ -41,6 +41,7 @@ impl<P: Platform> Fair<P> {
             self.queue_at(cpu, group),
             move |member| self.groups.words_of(state, member, cpu),
             self.class().slice,
+            group.map_or(GroupOrder::Weight, |group| self.groups.order_of(group)),
         )
     }
 
@@ -185,6 +186,18 @@ impl<P: Platform> Fair<P> {
             self.update_level(state, rq, group, member, now);
             let Some(own) = group else { return };
             (member, group) = (Member::group(own), self.groups.above(own, rq.cpu));
+        }
+    }
+
+    /// Gives `id` the deadline `due` in its group; `None` for none. Does nothing outside a group in
+    /// the order of deadlines. The caller holds the lock of the task's queue.
+    pub(crate) fn set_due(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId, due: Option<Time>) {
+        let is_ordered = |&group: &GroupId| self.groups.order_of(group) == GroupOrder::Deadline;
+        let Some(group) = self.groups.group_of(state, id).filter(is_ordered) else { return };
+        if state.tasks.get(id).on_rq.get() != 0 && self.is_fair(state, id) {
+            self.level(state, rq.cpu, Some(group)).set_due(Member::task(id), due);
+        } else {
+            state.tasks.fair(id).set_due(due);
         }
     }
 

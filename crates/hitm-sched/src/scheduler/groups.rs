@@ -8,7 +8,8 @@ use hitm_memory::{PlainWord, Platform, Time};
 
 use crate::base::fair_words::FairTask;
 use crate::base::numbers::{GroupId, TaskId};
-use crate::base::rq::BALANCE_PULL;
+use crate::base::rq::{BALANCE_PULL, RqGuard};
+use crate::base::timeline::GroupOrder;
 use crate::base::weight::Nice;
 use crate::fair::group::GroupWeight;
 use crate::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
@@ -19,11 +20,11 @@ impl<P: Platform> Scheduler<P> {
     /// kept group, or the root for `None`.
     ///
     /// # Panics
-    /// When [`GROUPS_MAX`](crate::GROUPS_MAX) groups live.
+    /// When [`GROUPS_MAX`](crate::GROUPS_MAX) groups live, or `parent` is in the order of deadlines.
     #[must_use]
-    pub fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
+    pub fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight, order: GroupOrder) -> GroupId {
         self.fair.make_fair(&self.state);
-        self.fair.groups.make_group(&self.state, parent, weight)
+        self.fair.groups.make_group(&self.state, parent, weight, order)
     }
 
     /// Changes the weight of a group.
@@ -65,6 +66,7 @@ impl<P: Platform> Scheduler<P> {
         let change = || {
             self.fair.groups.detach_load(&self.state, cpu, id);
             words.group.set(GroupId::link(group));
+            group.into_iter().for_each(|group| self.fair.groups.begin_order(words, group));
             if before.is_none() {
                 words.begin_load(self.fair.groups.weight_of(words));
             }
@@ -89,6 +91,45 @@ impl<P: Platform> Scheduler<P> {
         drop(rq);
         drop(pi);
         before.into_iter().for_each(|before| self.free_group(before));
+    }
+
+    /// Gives a task a deadline among the tasks of its group, or takes it away with `None`. The task
+    /// keeps it until this is called again or the task leaves the group. Does nothing for a task
+    /// that is in no group in the [order of deadlines](GroupOrder::Deadline). While the task has a
+    /// real-time priority, its own or a lent one, the deadline has no effect.
+    pub fn set_deadline(&self, id: TaskId, deadline: Option<Time>) {
+        if !self.fair.groups.have_deadlines() {
+            return;
+        }
+        let _pi = self.state.tasks.get(id).pi_lock.lock();
+        let rq = self.state.lock_queue_of(id);
+        if self.fair.groups.group_hint(&self.state, id).is_some() {
+            self.fair.set_due(&self.state, &rq, id, deadline);
+            self.look_after_deadline(&rq, id);
+        }
+    }
+
+    /// The deadline of `id`, which is on `rq`, has changed.
+    fn look_after_deadline(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        if self.state.tasks.get(id).on_rq.get() == 0 || !self.fair.is_fair(&self.state, id) {
+            return;
+        }
+        if rq.curr() != Some(id) {
+            self.preempt_for(rq, id);
+        } else if self.fair.has_another_first(&self.state, rq, id) {
+            self.state.resched(rq);
+        }
+    }
+
+    /// Returns the deadline that a task has in its group; `None` for none. A hint, unless the
+    /// caller is the task.
+    #[must_use]
+    pub fn deadline_of(&self, id: TaskId) -> Option<Time> {
+        let group = self.fair.groups.group_hint(&self.state, id)?;
+        match self.fair.groups.order_of(group) {
+            GroupOrder::Weight => None,
+            GroupOrder::Deadline => self.state.tasks.fair(id).due(),
+        }
     }
 
     /// Limits the run time of a kept group per period, over all CPUs together. The tasks of all

@@ -4,6 +4,7 @@ mod alive;
 mod bench;
 mod contention;
 mod costs;
+mod deadlines;
 mod equivalence;
 mod fair;
 mod group_costs;

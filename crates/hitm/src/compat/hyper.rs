@@ -68,7 +68,7 @@ impl Sleep for Owned {}
 impl Timer for HyperTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
         let runtime = self.0.clone();
-        let deadline = runtime.now() + duration.into();
+        let deadline = runtime.now() + duration;
         Box::pin(Owned(Box::pin(async move { runtime.sleep_until(deadline).await })))
     }
 

@@ -32,6 +32,7 @@ mod wakers;
 
 mod barrier;
 mod condvar;
+mod deadlines;
 mod futex;
 mod mutex;
 mod pi_mutex;

@@ -7,11 +7,11 @@ use hitm_memory::{AtomicWord, Placed, PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
 use super::words::GroupOnCpu;
-use crate::base::fair_words::Member;
+use crate::base::fair_words::{FairTask, Member};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
-use crate::base::timeline::nanos;
+use crate::base::timeline::{GroupOrder, nanos};
 use crate::base::weight::Nice;
 use crate::fair::group::{CHUNK, Group, GroupWeight, Groups, Table};
 
@@ -41,7 +41,17 @@ impl<M: hitm_memory::Memory> Group<M> {
 
 impl<P: Platform> Groups<P> {
     /// Creates an empty group in `parent` and keeps it for the caller. The fair class exists.
-    pub(crate) fn make_group(&self, state: &State<P>, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
+    pub(crate) fn make_group(
+        &self,
+        state: &State<P>,
+        parent: Option<GroupId>,
+        weight: GroupWeight,
+        order: GroupOrder,
+    ) -> GroupId {
+        assert!(
+            parent.is_none_or(|parent| self.order_of(parent) == GroupOrder::Weight),
+            "a group in the order of deadlines contains no groups"
+        );
         if !self.are_used() {
             // Placed before it is set: a simulated CPU may be suspended here, and another may come.
             // The first wins.
@@ -62,6 +72,7 @@ impl<P: Platform> Groups<P> {
         if let Some(limit) = group.limit.get() {
             limit.begin();
         }
+        groups.set_order(id, order);
         if let Some(parent) = parent {
             groups.get(parent).hold();
         }
@@ -113,11 +124,19 @@ impl<P: Platform> Groups<P> {
         }
         if let Some(group) = group {
             self.group(group).hold();
-            state.tasks.make_fair(&state.topology, id, Nice::DEFAULT);
+            let words: &FairTask<P> = state.tasks.make_fair(&state.topology, id, Nice::DEFAULT);
+            self.begin_order(words, group);
         }
         if let Some(words) = state.tasks.fair_if_made(id) {
             words.group.set(GroupId::link(group));
             words.begin_load(self.weight_of(words));
+        }
+    }
+
+    /// A task, whose words these are, comes to `group`: it has no deadline there yet.
+    pub(crate) fn begin_order(&self, words: &FairTask<P>, group: GroupId) {
+        if self.order_of(group) == GroupOrder::Deadline {
+            words.set_due(None);
         }
     }
 

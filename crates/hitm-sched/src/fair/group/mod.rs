@@ -23,6 +23,10 @@
 //! that all CPUs share holds the sum over the group's queues ([`words`], [`variant`]).
 //! [`leaf_list`] decays the load of CPUs on which nothing is queued.
 //!
+//! **Order.** A group may serve its tasks by their deadlines instead of sharing its time among them:
+//! [`GroupOrder`]. Its own share does not depend on that, so a deadline has no effect outside the
+//! group.
+//!
 //! **Life** ([`change`]). A group has references: one of its maker, one per task, one per group in
 //! it. When the last is dropped, the group ends and its number is free. A group whose maker drops
 //! it while its tasks sleep lives until the last task has left, and the tasks keep their share.
@@ -69,7 +73,7 @@ pub(crate) mod words;
 
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hitm_memory::{AtomicWord, Field, Memory, PerCpu, Placed, PlacedSlice, PlainWord, Platform};
 use hitm_topology::{CpuId, Topology};
@@ -83,6 +87,7 @@ use crate::base::fair_words::{FairTask, Kind, Member};
 use crate::base::id_allocator::{IdAllocator, Numbered};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::state::State;
+use crate::base::timeline::GroupOrder;
 use crate::base::weight::{FINE_BITS, NICE_0_WEIGHT};
 
 /// The weight of a group among the members of its queue: 1 to 10,000, where 100 is the weight of a
@@ -249,6 +254,9 @@ struct Table<M: Memory> {
     idle_load: Placed<M, IdleLoad<M>>,
     /// Made with the first limit.
     limits: OnceLock<Limits<M>>,
+    /// By number, whether the group is in the order of deadlines. Made with the first group that
+    /// is; written when a group is made.
+    by_deadline: OnceLock<Box<[AtomicBool]>>,
 }
 
 impl<M: Memory> Table<M> {
@@ -259,6 +267,30 @@ impl<M: Memory> Table<M> {
             leaf_lists: PerCpu::new(topology, |_| GroupsOnCpu { first: M::Plain::new(0) }),
             idle_load: Placed::new(IdleLoad { next: M::Atomic::new(0) }, None, None),
             limits: OnceLock::new(),
+            by_deadline: OnceLock::new(),
+        }
+    }
+
+    /// Sets the order of a group, which nobody knows yet.
+    fn set_order(&self, id: GroupId, order: GroupOrder) {
+        let by_deadline = match order {
+            GroupOrder::Weight => self.by_deadline.get(),
+            GroupOrder::Deadline => {
+                Some(self.by_deadline.get_or_init(|| (0..GROUPS_MAX).map(|_| AtomicBool::new(false)).collect()))
+            }
+        };
+        if let Some(all) = by_deadline {
+            // Relaxed: published with the group.
+            all[id.0 as usize].store(order == GroupOrder::Deadline, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the order of a group.
+    fn order(&self, id: GroupId) -> GroupOrder {
+        match self.by_deadline.get() {
+            // Relaxed: written before the group was known to the caller.
+            Some(all) if all[id.0 as usize].load(Ordering::Relaxed) => GroupOrder::Deadline,
+            _ => GroupOrder::Weight,
         }
     }
 
@@ -308,6 +340,17 @@ impl<P: Platform> Groups<P> {
     #[inline]
     pub(crate) fn are_used(&self) -> bool {
         self.table.get().is_some()
+    }
+
+    /// Returns the order in which a group serves its members.
+    #[inline]
+    pub(crate) fn order_of(&self, id: GroupId) -> GroupOrder {
+        self.table.get().map_or(GroupOrder::Weight, |table| table.order(id))
+    }
+
+    /// Returns whether there ever was a group in the order of deadlines.
+    pub(crate) fn have_deadlines(&self) -> bool {
+        self.table.get().is_some_and(|table| table.by_deadline.get().is_some())
     }
 
     /// Returns how the load of groups is kept.

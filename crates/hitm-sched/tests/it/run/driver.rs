@@ -426,6 +426,7 @@ impl<P: Platform> Driver<P> {
             Operation::Regroup => self.regroup(cpu),
             Operation::Limit => self.limit(cpu),
             Operation::LimitRealTime => self.limit_real_time(cpu),
+            Operation::Deadline => self.set_deadline(cpu),
         }
         P::settle();
         self.last_step.fetch_max(P::now().as_picos(), ORDER);

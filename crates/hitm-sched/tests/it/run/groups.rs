@@ -7,20 +7,29 @@
 use std::sync::{Mutex, PoisonError};
 
 use hitm_machine::Random;
-use hitm_memory::{Platform, Span};
-use hitm_sched::{GroupId, GroupQuota, GroupWeight, RealTimeQuota};
+use hitm_memory::{Platform, Span, Time};
+use hitm_sched::{GroupId, GroupOrder, GroupQuota, GroupWeight, RealTimeQuota};
 
 use crate::run::driver::{Cpu, Driver};
 
 /// The number of groups that are kept at once.
 const GROUPS_KEPT: usize = 8;
 
-/// The groups that the driver keeps, and how many of its CPUs use each.
+/// A group that the driver keeps.
+#[derive(Debug)]
+struct KeptGroup {
+    id: GroupId,
+    /// How many of the driver's CPUs use it.
+    users: u32,
+    order: GroupOrder,
+}
+
+/// The groups that the driver keeps.
 #[derive(Debug, Default)]
-pub(crate) struct GroupsKept(Mutex<Vec<(GroupId, u32)>>);
+pub(crate) struct GroupsKept(Mutex<Vec<KeptGroup>>);
 
 impl GroupsKept {
-    fn with<R>(&self, f: impl FnOnce(&mut Vec<(GroupId, u32)>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<KeptGroup>) -> R) -> R {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -28,16 +37,26 @@ impl GroupsKept {
     pub(crate) fn any(&self, random: &mut Random) -> Option<GroupId> {
         self.with(|groups| {
             let at = random.below(groups.len() as u64 + 1) as usize;
-            let (group, users) = groups.get_mut(at)?;
-            *users += 1;
-            Some(*group)
+            let group = groups.get_mut(at)?;
+            group.users += 1;
+            Some(group.id)
         })
+    }
+
+    /// As [`GroupsKept::any`]: one that may contain groups.
+    fn any_parent(&self, random: &mut Random) -> Option<GroupId> {
+        let group = self.any(random)?;
+        let may = self.with(|groups| groups.iter().any(|own| own.id == group && own.order == GroupOrder::Weight));
+        if !may {
+            self.done(Some(group));
+        }
+        may.then_some(group)
     }
 
     /// Ends the use of `group`.
     pub(crate) fn done(&self, group: Option<GroupId>) {
         self.with(|groups| {
-            groups.iter_mut().filter(|(own, _)| Some(*own) == group).for_each(|(_, users)| *users -= 1);
+            groups.iter_mut().filter(|own| Some(own.id) == group).for_each(|own| own.users -= 1);
         });
     }
 
@@ -47,22 +66,22 @@ impl GroupsKept {
     }
 
     /// Adds a new group.
-    pub(crate) fn add(&self, group: GroupId) {
-        self.with(|groups| groups.push((group, 0)));
+    pub(crate) fn add(&self, id: GroupId, order: GroupOrder) {
+        self.with(|groups| groups.push(KeptGroup { id, users: 0, order }));
     }
 
     /// Removes and returns an unused group.
     pub(crate) fn take(&self, random: &mut Random) -> Option<GroupId> {
         self.with(|groups| {
             let at = random.below(groups.len().max(1) as u64) as usize;
-            let is_free = groups.get(at).is_some_and(|&(_, users)| users == 0);
-            is_free.then(|| groups.remove(at).0)
+            let is_free = groups.get(at).is_some_and(|own| own.users == 0);
+            is_free.then(|| groups.remove(at).id)
         })
     }
 
     /// Removes and returns all groups.
     pub(crate) fn take_all(&self) -> Vec<GroupId> {
-        self.with(|groups| groups.drain(..).map(|(group, _)| group).collect())
+        self.with(|groups| groups.drain(..).map(|own| own.id).collect())
     }
 }
 
@@ -97,11 +116,13 @@ impl<P: Platform> Driver<P> {
         P::settle();
         let new = weight(&mut cpu.random);
         if cpu.random.below(3) == 0 && self.groups.has_room() {
-            let parent = self.groups.any(&mut cpu.random);
-            let group = self.sched.make_group(parent, new);
+            let parent = self.groups.any_parent(&mut cpu.random);
+            let by_deadline = self.plan.deadlines && cpu.random.below(2) == 0;
+            let order = if by_deadline { GroupOrder::Deadline } else { GroupOrder::Weight };
+            let group = self.sched.make_group(parent, new, order);
             P::settle();
             self.groups.done(parent);
-            self.groups.add(group);
+            self.groups.add(group, order);
         } else if cpu.random.below(2) == 0 {
             let group = self.groups.any(&mut cpu.random);
             group.into_iter().for_each(|group| self.sched.set_group_weight(group, new));
@@ -129,6 +150,18 @@ impl<P: Platform> Driver<P> {
         group.into_iter().for_each(|group| _ = self.sched.set_group_real_time(group, new));
         P::settle();
         self.groups.done(group);
+    }
+
+    /// Gives a task one of a few deadlines, some of which have passed, or none.
+    pub(super) fn set_deadline(&self, cpu: &mut Cpu) {
+        let Some(id) = self.any_changeable(cpu) else { return };
+        let due = Time::START + Span::from_micros(100 * (1 + cpu.random.below(20)));
+        let due = (cpu.random.below(5) > 0).then_some(due);
+        if self.ledger.begin_deadline(id) {
+            self.sched.set_deadline(id, due);
+            P::settle();
+            self.ledger.end_deadline(id);
+        }
     }
 
     pub(super) fn regroup(&self, cpu: &mut Cpu) {

@@ -346,6 +346,19 @@ impl Ledger {
         self.books().entry(id).changes -= 1;
     }
 
+    /// `id` is about to get another deadline. Returns false when it is ending.
+    pub(crate) fn begin_deadline(&self, id: TaskId) -> bool {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        let may = entry.lives() && !entry.ending;
+        entry.changes += u32::from(may);
+        may
+    }
+
+    pub(crate) fn end_deadline(&self, id: TaskId) {
+        self.books().entry(id).changes -= 1;
+    }
+
     /// `id` is about to get this affinity. Returns false when it is ending, or when another CPU is
     /// changing its affinity.
     pub(crate) fn begin_affinity(&self, id: TaskId, allowed: &CpuSet) -> bool {

@@ -24,6 +24,8 @@ pub(crate) enum Operation {
     Limit,
     /// As `Limit`, for its real-time tasks.
     LimitRealTime,
+    /// A task gets another deadline, or loses it.
+    Deadline,
 }
 
 /// The affinities that tasks get.
@@ -63,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) groups: bool,
     /// Whether the real-time tasks of some groups are limited.
     pub(crate) real_time_limits: bool,
+    /// Whether some groups are in the order of deadlines.
+    pub(crate) deadlines: bool,
     /// The mitigation for the groups' load, where it can be joined.
     load: &'static str,
     /// The mitigation for the fair tasks' search for an idle CPU, where it can be joined.
@@ -161,6 +165,7 @@ impl Plan {
             fair: false,
             groups: false,
             real_time_limits: false,
+            deadlines: false,
             load: "",
             search: "",
             requests: "",
@@ -190,7 +195,23 @@ impl Plan {
             weights.push((Operation::LimitRealTime, 1 + random.below(8)));
             burst_nanos = burst_nanos.max(30_000);
         }
-        Self { affinities, fair, groups, real_time_limits, load, search, requests, burst_nanos, weights, ..plan }
+        let deadlines = groups && random.below(2) == 0;
+        if deadlines {
+            weights.push((Operation::Deadline, 1 + random.below(8)));
+        }
+        Self {
+            affinities,
+            fair,
+            groups,
+            real_time_limits,
+            deadlines,
+            load,
+            search,
+            requests,
+            burst_nanos,
+            weights,
+            ..plan
+        }
     }
 
     /// Returns whether a push request may be lost. Then a task may wait beside an idle CPU until
