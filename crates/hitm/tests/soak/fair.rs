@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hitm::{Group, Handle};
 use hitm_machine::Random;
-use hitm_memory::{Platform, Span};
+use hitm_memory::{Platform, Span, Time};
 
 /// The period of a group's limit: the shortest allowed one.
 pub(crate) const PERIOD: Span = Span::from_micros(1_000);
@@ -15,6 +15,15 @@ const QUOTAS: [u64; 3] = [1_000, 2_000, 10_000];
 
 /// From almost no share to almost all.
 const WEIGHTS: [u32; 4] = [1, 50, 100, 10_000];
+
+/// The name of deadline groups.
+const BY_DEADLINE: &str = "by deadline";
+
+/// Returns one of a few deadlines of the first millisecond, or none.
+pub(crate) fn deadline(random: &mut Random) -> Option<Time> {
+    let deadline = Time::START + Span::from_micros(100 * random.below(10));
+    (random.below(4) > 0).then_some(deadline)
+}
 
 /// Relaxed: one host thread runs a machine.
 const HOST: Ordering = Ordering::Relaxed;
@@ -31,16 +40,19 @@ pub(crate) enum Change {
     Renewed,
     /// A task was moved into a group, or out of its group.
     Moved,
+    /// A task got another deadline, or lost it.
+    Due,
 }
 
 impl Change {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 7] = [
         (Self::Weighed, "group_weighed"),
         (Self::Limited, "group_limited"),
         (Self::RealTimeLimited, "group_limited_real_time"),
         (Self::Unlimited, "group_unlimited"),
         (Self::Renewed, "group_renewed"),
         (Self::Moved, "group_moved"),
+        (Self::Due, "group_due"),
     ];
 
     pub(crate) fn draw(random: &mut Random) -> Self {
@@ -128,10 +140,16 @@ impl Groups {
         groups.iter().for_each(|group| self.unlimit(group));
     }
 
-    /// Replaces a group by a new one, in another group or in none.
+    /// Replaces a group by a new one, in another group or in none. One in three is a deadline group,
+    /// which contains no groups.
     pub(crate) fn renew<P: Platform>(&self, handle: &Handle<P>, random: &mut Random) {
-        let outer = self.any(random).filter(|_| random.below(2) == 0);
-        let new = outer.map_or_else(|| handle.group("new"), |outer| outer.group("inner"));
+        let outer = self.any(random).filter(|outer| random.below(2) == 0 && outer.name() != BY_DEADLINE);
+        let new = match (outer, random.below(3)) {
+            (None, 0) => handle.deadline_group(BY_DEADLINE),
+            (Some(outer), 0) => outer.deadline_group(BY_DEADLINE),
+            (None, _) => handle.group("new"),
+            (Some(outer), _) => outer.group("inner"),
+        };
         let mut groups = self.groups();
         let place = random.below(groups.len() as u64) as usize;
         let old = std::mem::replace(&mut groups[place], new);

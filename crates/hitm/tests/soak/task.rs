@@ -11,7 +11,7 @@ use hitm_memory::{Platform, Span, Time};
 use hitm_topology::CpuId;
 
 use crate::defects::Flaw;
-use crate::fair::Change;
+use crate::fair::{self, Change};
 use crate::ledger::{Check, Doing, Owners};
 use crate::plan::{MUTEXES, QUEUES, Step, real_time};
 use crate::tally::Fault;
@@ -492,6 +492,13 @@ impl<P: Platform> Actor<P> {
                 match self.whom().1 {
                     Some(task) => world.handle.set_group_of(&task.1, group.as_ref()),
                     None => world.handle.set_group(group.as_ref()),
+                }
+            }
+            Change::Due => {
+                let deadline = fair::deadline(random);
+                match self.whom().1 {
+                    Some(task) => world.handle.set_deadline_of(&task.1, deadline),
+                    None => world.handle.set_deadline(deadline),
                 }
             }
         }
