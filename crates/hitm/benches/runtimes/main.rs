@@ -12,7 +12,8 @@
 //!
 //! The module `suites` has the shapes of async-executor's and Tokio's own benchmarks, and
 //! fork-join; `services` has an urgent task among 100 hogs per thread, sleeps beside a blocked
-//! thread, and the memory and CPU time of tasks that wait. `--busy=8` runs eight processes beside
+//! thread, and the memory and CPU time of tasks that wait; `deadlines` has bursts of requests with
+//! deadlines. `--busy=8` runs eight processes beside
 //! that compute all the time, and `--rounds=15` makes as many rounds.
 //!
 //! Each runtime has one thread per CPU that this process may use. hitm pins them, which is its
@@ -40,6 +41,7 @@
 
 mod busy;
 mod cases;
+mod deadlines;
 mod kernel;
 mod rivals;
 mod services;
@@ -125,7 +127,7 @@ fn main() {
     println!("load average at the beginning: {}", busy::load_average());
     let start = Instant::now();
     let _busy = busy::Neighbours::start(arguments.iter().find_map(|argument| busy::asked(argument)).unwrap_or(0));
-    for (case, run) in cases::ALL.into_iter().chain(suites::ALL).chain(services::ALL) {
+    for (case, run) in cases::ALL.into_iter().chain(suites::ALL).chain(services::ALL).chain(deadlines::ALL) {
         if wanted.is_none_or(|wanted| case.contains(wanted.as_str())) {
             run(case, size);
         }

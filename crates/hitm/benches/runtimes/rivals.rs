@@ -98,6 +98,16 @@ impl Pipe for Arc<Queue<Native, u64>> {
     }
 }
 
+impl<const FAIR: bool> Hitm<FAIR> {
+    pub(crate) fn spawn_with(
+        handle: &<Self as Rival>::Handle,
+        options: SpawnOptions,
+        future: impl Future<Output = u64> + Send + 'static,
+    ) -> <Self as Rival>::Join {
+        Joined(handle.spawn(options, future))
+    }
+}
+
 impl<const FAIR: bool> Rival for Hitm<FAIR> {
     type Handle = hitm::Handle<Native>;
     type Join = Joined<hitm::JoinHandle<Native, u64>>;
@@ -122,7 +132,7 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
 
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
         let options = if FAIR { Priority::fair(0).into() } else { SpawnOptions::default() };
-        Joined(handle.spawn(options, future))
+        Self::spawn_with(handle, options, future)
     }
 
     async fn yield_now(handle: &Self::Handle) {
