@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hitm::{Group, Priority, SpawnOptions};
 
-use crate::cases::{Case, Size, work};
+use crate::cases::{Case, Contender, Size, work};
 use crate::rivals::{AsyncExecutor, Hitm, Rival, Tokio, threads};
 
 /// Requests per thread and burst.
@@ -28,7 +28,7 @@ const BURSTS: usize = 20;
 
 pub(crate) const ALL: [Case; 1] = [("deadlines", |case, size| {
     println!("{case:<14} {:<22} {:>14} {:>14}", "late, percent", "hurried", "patient");
-    let contenders: [(&str, fn(Size) -> Late); 5] = [
+    let contenders: [Contender<Late>; 5] = [
         ("hitm, by deadline", by_deadline),
         ("hitm", late::<Hitm>),
         ("hitm, fair", late::<Hitm<true>>),
@@ -86,7 +86,7 @@ fn serve<R: Rival, S: Send + 'static>(
             let start = Instant::now();
             let request = |number: usize| {
                 // At another place in each burst.
-                let kind = usize::from((number + burst) % HURRIED_EVERY != 0);
+                let kind = usize::from(!(number + burst).is_multiple_of(HURRIED_EVERY));
                 let deadline = start + DEADLINES[kind];
                 let request = Box::pin(async move {
                     work();
