@@ -374,8 +374,8 @@ impl<P: Platform> Handle<P> {
     /// **Limits.** The order holds on each CPU. A CPU that has nothing to do takes tasks from
     /// others, every second one of those that wait, so the order of the machine is close to that of
     /// the deadlines, but not the same. A running task with a later deadline is preempted where it
-    /// next computes, waits or reaches a checkpoint. No lock lends a deadline. A task whose deadline
-    /// has passed keeps it: it runs before those that could still meet theirs.
+    /// next computes, waits or reaches a checkpoint. No lock lends a deadline. A task keeps a
+    /// deadline that has passed: it runs before those that could still meet theirs.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Deadline groups: the earliest deadline runs first, and requests are late less often than in order
-//! of arrival.
+//! Deadline groups: the earliest deadline runs first, and requests are late less often than in
+//! order of arrival.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -192,9 +192,9 @@ enum Order {
     Deadline,
 }
 
-/// Four CPUs get requests in bursts, 80 every 4 ms. Each computes for 100 us, so a burst takes 2 ms.
-/// One request in five, at random places, has a deadline of 800 us, in which half of that work would
-/// be done; the others have 3.5 ms. Returns how many of 400 were late.
+/// Four CPUs get requests in bursts, 80 every 4 ms. Each computes for 100 us, so a burst takes 2
+/// ms. About one request in five has 800 us, in which less than half of a burst is done; the others
+/// have 3.5 ms. Returns how many of 400 were late.
 fn late(order: Order, seed: u64) -> u32 {
     let setup = Setup::of("core:4 pu:1");
     let config = hitm_machine::Config { seed, ..setup.config.clone() };

@@ -140,8 +140,8 @@ impl Groups {
         groups.iter().for_each(|group| self.unlimit(group));
     }
 
-    /// Replaces a group by a new one, in another group or in none. One in three is a deadline group,
-    /// which contains no groups.
+    /// Replaces a group by a new one, in another group or in none. One in three is a deadline
+    /// group, which contains no groups.
     pub(crate) fn renew<P: Platform>(&self, handle: &Handle<P>, random: &mut Random) {
         let outer = self.any(random).filter(|outer| random.below(2) == 0 && outer.name() != BY_DEADLINE);
         let new = match (outer, random.below(3)) {

@@ -271,7 +271,7 @@ impl<M: Memory> Table<M> {
         }
     }
 
-    /// Sets the order of a group, which nobody knows yet.
+    /// Sets the order of a new group, whose number only the caller knows.
     fn set_order(&self, id: GroupId, order: GroupOrder) {
         let by_deadline = match order {
             GroupOrder::Weight => self.by_deadline.get(),

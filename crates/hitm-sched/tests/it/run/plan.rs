@@ -171,20 +171,24 @@ impl Plan {
             requests: "",
             weights,
         };
-        // Drawn last, so that older seeds keep their content.
-        let affinities = if random.below(4) == 0 { Affinities::Few } else { plan.affinities };
+        plan.with_classes(random)
+    }
+
+    /// Draws the rest of a plan. Drawn last, so that older seeds keep their content.
+    fn with_classes(self, random: &mut Random) -> Self {
+        let affinities = if random.below(4) == 0 { Affinities::Few } else { self.affinities };
         let fair = random.below(3) == 0;
         let searches = [vec!["", "idle-mask=node"], idle_searches()].concat();
         let search = if fair { searches[random.below(searches.len() as u64) as usize] } else { "" };
         let groups = fair && random.below(2) == 0;
-        let mut weights = plan.weights;
+        let mut weights = self.weights;
         if groups {
             weights.extend([(Operation::Group, 1 + random.below(4)), (Operation::Regroup, 1 + random.below(12))]);
         }
         let loads = ["", "+task-group-reordered", "+load-avg-isolated", "+load-avg-ratelimit", "+load-avg=llc"];
         let load = if groups { loads[random.below(loads.len() as u64) as usize] } else { "" };
         let requests = if random.below(2) == 0 { "+push-requests-kept" } else { "" };
-        let mut burst_nanos = plan.burst_nanos;
+        let mut burst_nanos = self.burst_nanos;
         if groups && random.below(2) == 0 {
             weights.push((Operation::Limit, 1 + random.below(8)));
             // Quotas are milliseconds long.
@@ -210,7 +214,7 @@ impl Plan {
             requests,
             burst_nanos,
             weights,
-            ..plan
+            ..self
         }
     }
 
