@@ -247,6 +247,7 @@ mod loom;
 mod tests {
     use std::collections::BTreeSet;
 
+    use hitm_machine::Random;
     use hitm_memory::Native;
 
     use super::*;
@@ -275,12 +276,8 @@ mod tests {
     ) {
         let topology = hitm_topology::parse("l3:2 core:4 pu:1").expect("a machine");
         let numbers = IdAllocator::<Native, Few<MAX, IN_MAGAZINE>>::new(&topology);
-        let mut random = 1_u64;
-        let mut draw = || {
-            // Knuth's MMIX.
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) as usize
-        };
+        let mut random = Random::new(1, 0);
+        let mut draw = || random.below(1 << 32) as usize;
         let (mut held, mut peak) = (BTreeSet::new(), 0);
         for _ in 0..2_000 {
             if held.len() < most && draw() % 2 == 0 {

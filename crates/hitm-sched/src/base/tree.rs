@@ -291,18 +291,13 @@ pub(crate) fn broken<'a, M: Memory>(root: u64, words: &impl Fn(Member) -> &'a Fa
 mod tests {
     use std::collections::BTreeMap;
 
+    use hitm_machine::Random;
     use hitm_memory::Native;
 
     use super::*;
     use crate::base::weight::Nice;
 
     const TASKS: usize = 300;
-
-    /// Mixes the bits of a number: random enough for a test.
-    fn mixed(number: u64) -> u64 {
-        let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
-    }
 
     #[test]
     fn the_tree_is_as_an_ordered_map() {
@@ -316,22 +311,21 @@ mod tests {
                 let (deadline, vruntime) = (words(id).deadline.get(), words(id).vruntime.get());
                 (deadline, if equals_share { vruntime } else { 0 }, id)
             };
-            let mut model = BTreeMap::new();
+            let (mut model, mut random) = (BTreeMap::new(), Random::new(seed, 0));
             for step in 0..2_000_u64 {
-                let chance = mixed(seed * 10_000 + step);
-                let id = Member((chance % TASKS as u64) as u32);
+                let id = Member(random.below(TASKS as u64) as u32);
                 let own = words(id);
                 if own.height.get() > 0 {
                     tree.remove(id);
                     assert_eq!(model.remove(&key(id)), Some(own.vruntime.get()));
                 } else {
-                    own.deadline.set((chance >> 10) as i64 % 50);
-                    own.vruntime.set((chance >> 20) as i64 % 1_000);
+                    own.deadline.set(random.below(50) as i64);
+                    own.vruntime.set(random.below(1_000) as i64);
                     tree.insert(id);
                     model.insert(key(id), own.vruntime.get());
                 }
                 assert_eq!(broken::<Native>(root.get(), &words), None);
-                let bound = (chance >> 30) as i64 % 1_000;
+                let bound = random.below(1_000) as i64;
                 let first = model.iter().find(|&(_, &vruntime)| vruntime <= bound).map(|(&(.., id), _)| id);
                 assert_eq!(tree.first(|vruntime| vruntime <= bound), first, "seed {seed}, step {step}");
             }

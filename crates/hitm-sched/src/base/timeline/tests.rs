@@ -1,6 +1,7 @@
 //! Compares the queue with a model that keeps a list and searches all of it, and the time of tasks
 //! with their shares.
 
+use hitm_machine::Random;
 use hitm_memory::{Native, Span};
 
 use crate::base::timeline::*;
@@ -10,22 +11,6 @@ use crate::fair::group::GroupWeight;
 
 /// The slice of a machine with eight CPUs or more.
 const SLICE: i64 = 2_800_000;
-
-/// Mixes the bits of a number: random enough for a test.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        number ^ (number >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// A queue of several tasks, and the time.
 struct Bench {
@@ -97,9 +82,9 @@ impl Bench {
 
 /// Checks random members that come and go, with weights of `weigh`, on a queue that is charged at
 /// least every `apart` nanoseconds.
-fn check_picks(weigh: fn(&mut Chance) -> u32, apart: u64) {
+fn check_picks(weigh: fn(&mut Random) -> u32, apart: u64) {
     for seed in 0..30 {
-        let mut chance = Chance(seed);
+        let mut chance = Random::new(seed, 0);
         let mut bench = Bench::new([0; 40].into_iter());
         bench.tasks.iter().for_each(|words| words.set_weight(weigh(&mut chance)));
         for step in 0..3_000 {
@@ -145,7 +130,7 @@ fn picks_are_those_of_a_list() {
 #[test]
 fn the_earliest_deadline_of_all_is_picked() {
     for seed in 0..30 {
-        let mut chance = Chance(seed);
+        let mut chance = Random::new(seed, 0);
         let mut bench = Bench { order: GroupOrder::Deadline, ..Bench::new((0..40).map(|task| task - 20)) };
         let mut dues = [None; 40];
         bench.tasks.iter().for_each(|words| words.set_due(None));
@@ -345,12 +330,12 @@ fn what_one_is_owed_beside_what_weighs_next_to_nothing_is_bounded() {
 /// The divisions of 64 bits give what those of 128 bits do.
 #[test]
 fn short_divisions_are_as_long_ones() {
-    let mut chance = Chance(7);
+    let mut chance = Random::new(7, 0);
     for _ in 0..20_000 {
         // Numbers of all lengths.
         let mut number = |bits: u64| {
             let length = 1 + chance.below(bits);
-            (chance.next() >> (64 - length)) as i64
+            chance.below(1 << length) as i64
         };
         let (load, weight) = (1 + number(37), 1 + number(27));
         let sum = i128::from(number(62) - number(62)) << number(6);
