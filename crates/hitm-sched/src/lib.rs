@@ -25,7 +25,7 @@ pub use base::numbers::{GroupId, MapId, TASKS_MAX, TaskId};
 pub use base::operation::{COUNTED as OPERATIONS, IDS};
 pub use base::prio::Prio;
 pub use base::stats::{Count, Stats};
-pub use base::timeline::GroupOrder;
+pub use base::timeline::TaskOrder;
 pub use base::weight::Nice;
 pub use check::Snapshot;
 pub use cid::MAPS_MAX;

@@ -123,8 +123,8 @@ impl Handle<Native> {
     }
 }
 
-/// Spawns a task on the calling thread's runtime. The task inherits what its spawner was spawned
-/// with: see [`SpawnOptions::inherited`]. Outside a task it gets the defaults.
+/// Spawns a task on the calling thread's runtime. The task inherits priority, group and more of its
+/// spawner: see [`SpawnOptions::inherited`]. Outside a task it gets the defaults.
 ///
 /// ```
 /// let runtime = hitm::NativeRuntime::with_cpus(2).unwrap();

@@ -63,12 +63,13 @@ impl<P: Platform> Handle<P> {
         });
     }
 
-    /// As [`set_deadline`](Handle::set_deadline), of a task. Does nothing when the task has ended.
+    /// Changes the deadline of another task: see [`set_deadline`](Handle::set_deadline). Does
+    /// nothing when the task has ended.
     pub fn set_deadline_of<T>(&self, task: &JoinHandle<P, T>, deadline: Option<Time>) {
         self.with_number(task, |cell| self.0.sched.set_deadline(cell.id, deadline));
     }
 
-    /// Returns the deadline that the calling task has in its group. `None` when it has none, when
+    /// Returns the deadline that the calling task has in its group, in whole nanoseconds. `None` when it has none, when
     /// its group is not a [deadline group](Handle::deadline_group), and outside a task.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {

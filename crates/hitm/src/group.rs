@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hitm_memory::{Platform, Span};
 use hitm_sched::{
-    GroupId, GroupOrder, GroupQuota, GroupThrottling, GroupWeight, QuotaRefused, RealTimeQuota, WeightRefused,
+    GroupId, GroupQuota, GroupThrottling, GroupWeight, QuotaRefused, RealTimeQuota, TaskOrder, WeightRefused,
 };
 
 use crate::join::JoinHandle;
@@ -30,7 +30,7 @@ struct Kept {
 /// The runtime that a group belongs to, independent of its platform.
 trait Owner: Send + Sync {
     /// Makes a group; returns `None` when the runtime is gone.
-    fn make(&self, parent: GroupId, order: GroupOrder) -> Option<GroupId>;
+    fn make(&self, parent: GroupId, order: TaskOrder) -> Option<GroupId>;
 
     fn weigh(&self, group: GroupId, weight: GroupWeight);
 
@@ -85,7 +85,7 @@ pub struct GroupThrottle {
 }
 
 impl<P: Platform> Owner for Weak<Inner<P>> {
-    fn make(&self, parent: GroupId, order: GroupOrder) -> Option<GroupId> {
+    fn make(&self, parent: GroupId, order: TaskOrder) -> Option<GroupId> {
         Some(self.upgrade()?.make_group(Some(parent), order))
     }
 
@@ -133,7 +133,7 @@ impl<P: Platform> Owner for Weak<Inner<P>> {
 }
 
 impl<P: Platform> Inner<P> {
-    fn make_group(&self, parent: Option<GroupId>, order: GroupOrder) -> GroupId {
+    fn make_group(&self, parent: Option<GroupId>, order: TaskOrder) -> GroupId {
         self.system_call(|| self.sched.make_group(parent, GroupWeight::DEFAULT, order))
     }
 }
@@ -290,7 +290,7 @@ impl Group {
     /// too many groups exist.
     #[must_use]
     pub fn group(&self, name: impl Into<String>) -> Self {
-        self.make(name.into(), GroupOrder::Weight)
+        self.make(name.into(), TaskOrder::Weight)
     }
 
     /// As [`Group::group`], but the new group is a [deadline group](Handle::deadline_group).
@@ -299,10 +299,10 @@ impl Group {
     /// As [`Group::group`].
     #[must_use]
     pub fn deadline_group(&self, name: impl Into<String>) -> Self {
-        self.make(name.into(), GroupOrder::Deadline)
+        self.make(name.into(), TaskOrder::Deadline)
     }
 
-    fn make(&self, name: String, order: GroupOrder) -> Self {
+    fn make(&self, name: String, order: TaskOrder) -> Self {
         let id = self.0.owner.make(self.0.id, order).expect("a group of a runtime that is there");
         Self::listed(Kept { id, name, owner: self.0.owner.clone() })
     }
@@ -359,23 +359,26 @@ impl<P: Platform> Handle<P> {
     /// When too many groups exist.
     #[must_use]
     pub fn group(&self, name: impl Into<String>) -> Group {
-        self.make_group(name.into(), GroupOrder::Weight)
+        self.make_group(name.into(), TaskOrder::Weight)
     }
 
     /// Makes an empty group whose tasks run by deadline. It takes part in the sharing as any
     /// [group](Handle::group) does: its weight and limits say how much CPU time it gets. Of its
-    /// tasks that wait for a CPU, the one with the earliest deadline gets that time. So a tenant
-    /// orders its own requests, and no deadline of one tenant costs another tenant anything.
+    /// fair tasks that wait for a CPU, the one with the earliest deadline gets that time. So a
+    /// tenant orders its own requests, and no deadline of one tenant costs another tenant anything.
     ///
-    /// [`SpawnOptions::due`] and [`Handle::set_deadline`] give a task its deadline. Tasks without
-    /// one run when no task with a deadline waits. Tasks with equal deadlines, and those without
-    /// one, share by weight (nice level). The group cannot contain groups.
+    /// [`SpawnOptions::due`](crate::SpawnOptions::due) and [`Handle::set_deadline`] give a task its
+    /// deadline. Tasks without one run when no task with a deadline waits. Tasks with equal
+    /// deadlines, and those without one, take turns. Weights (nice levels) have no effect within
+    /// the group, and it cannot contain groups.
     ///
-    /// **Limits.** The order holds on each CPU. A CPU that has nothing to do takes tasks from
-    /// others, every second one of those that wait, so the order of the machine is close to that of
-    /// the deadlines, but not the same. A running task with a later deadline is preempted where it
-    /// next computes, waits or reaches a checkpoint. No lock lends a deadline. A task keeps a
-    /// deadline that has passed: it runs before those that could still meet theirs.
+    /// **Limits.** The order holds on each CPU: a CPU that has tasks of the group does not look at
+    /// the deadlines of tasks that wait elsewhere. A CPU without work takes every second one of
+    /// another CPU's waiting tasks. A running task with a later deadline is preempted where it next
+    /// computes, waits or reaches a checkpoint. A task that yields lets only tasks run whose
+    /// deadline is no later; so one that yields until a later task has run may do so for ever. No
+    /// lock lends a deadline. A task keeps a deadline that has passed: it runs before tasks whose
+    /// deadlines can still be met.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -405,10 +408,10 @@ impl<P: Platform> Handle<P> {
     /// When too many groups exist.
     #[must_use]
     pub fn deadline_group(&self, name: impl Into<String>) -> Group {
-        self.make_group(name.into(), GroupOrder::Deadline)
+        self.make_group(name.into(), TaskOrder::Deadline)
     }
 
-    fn make_group(&self, name: String, order: GroupOrder) -> Group {
+    fn make_group(&self, name: String, order: TaskOrder) -> Group {
         let id = self.0.make_group(None, order);
         Group::listed(Kept { id, name, owner: Arc::new(Arc::downgrade(&self.0)) })
     }
@@ -426,7 +429,7 @@ impl<P: Platform> Handle<P> {
         sums.into_iter().map(|(name, (throttles, nanos))| GroupThrottle { name, throttles, nanos }).collect()
     }
 
-    /// Moves the calling task to `group`, or out of its group with `None`.
+    /// Moves the calling task to `group`, or out of its group with `None`. It loses its deadline.
     ///
     /// # Panics
     /// Outside a task.
@@ -435,8 +438,8 @@ impl<P: Platform> Handle<P> {
         self.0.system_call(|| self.0.sched.set_group(cell.id, group.map(Group::id)));
     }
 
-    /// Moves a task to `group`, or out of its group with `None`. Does nothing when the task has
-    /// ended.
+    /// Moves a task to `group`, or out of its group with `None`. It loses its deadline. Does
+    /// nothing when the task has ended.
     pub fn set_group_of<T>(&self, task: &JoinHandle<P, T>, group: Option<&Group>) {
         self.with_number(task, |cell| self.0.sched.set_group(cell.id, group.map(Group::id)));
     }

@@ -104,7 +104,8 @@ impl SpawnOptions {
     /// Gives the task a deadline, on the clock of [`Handle::now`] and [`hitm::now`](crate::now).
     ///
     /// In a [deadline group](Handle::deadline_group), the fair task with the earliest deadline runs
-    /// first. Elsewhere, and for a task with a real-time priority, a deadline has no effect.
+    /// first. Elsewhere, and for a task with a real-time priority, a deadline has no effect. The
+    /// default priority is a real-time one: use [`Priority::fair`].
     #[must_use]
     pub fn due(self, deadline: Time) -> Self {
         Self { deadline: Some(deadline), ..self }
@@ -118,8 +119,7 @@ impl SpawnOptions {
 
     /// Returns the options with which [`spawn`](fn@crate::spawn) spawns a task in the calling task:
     /// its present own priority and deadline, and the CPUs, the group and the tenant that it was
-    /// spawned with.
-    /// The name and the role are not inherited. Outside a task, returns the defaults.
+    /// spawned with. The name and the role are not inherited. Outside a task, returns the defaults.
     ///
     /// A library that spawns tasks while it serves a request thereby stays within the request's
     /// tenant.

@@ -10,7 +10,7 @@ use std::fs;
 use std::sync::Arc;
 
 use hitm_memory::CpuSet;
-use hitm_sched::{Attributes, GroupId, GroupOrder, GroupWeight, Nice, Policy, Prio, TaskId};
+use hitm_sched::{Attributes, GroupId, GroupWeight, Nice, Policy, Prio, TaskId, TaskOrder};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Cycle, print_fastest, print_head};
@@ -27,7 +27,7 @@ const WIDTHS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 const MANY: usize = 10_000;
 
 fn group(bench: &Bench, parent: Option<GroupId>) -> GroupId {
-    bench.on(CpuId(0), || bench.sched.make_group(parent, GroupWeight::DEFAULT, GroupOrder::Weight))
+    bench.on(CpuId(0), || bench.sched.make_group(parent, GroupWeight::DEFAULT, TaskOrder::Weight))
 }
 
 /// Creates a sleeping task of nice 0 that may run on `cpu`.

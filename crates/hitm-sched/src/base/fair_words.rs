@@ -27,7 +27,9 @@ described! {
         pub(crate) weight: M::Plain<u32>,
         /// The least virtual runtime of its subtree.
         pub(crate) least_vruntime: M::Plain<i64>,
-        /// Its virtual deadline, in nanoseconds of virtual time, as all times here.
+        /// Its virtual deadline, in nanoseconds of virtual time, as all times here. In the order of
+        /// deadlines this word, `vruntime` and `left_of_slice` mean something else:
+        /// [`by_deadline`](super::timeline).
         pub(crate) deadline: M::Plain<i64>,
         /// Its virtual runtime.
         pub(crate) vruntime: M::Plain<i64>,
@@ -73,7 +75,7 @@ described! {
         /// The time up to which the running member is charged, in picoseconds.
         pub(crate) charged: M::Plain<u64>,
         /// The deadline with which the running member was picked. While it has that deadline, a
-        /// waking task does not preempt it.
+        /// waking task does not preempt it; in the order of deadlines, no equal does.
         pub(crate) chosen_deadline: M::Plain<i64>,
         /// The number of tasks, in groups too, with the running one. Peeked at by balance.
         pub(crate) nr_queued: M::Plain<u32>,

@@ -1,10 +1,8 @@
 //! Virtual time on one queue: where a member (a task or a group) begins, what it is charged, and
 //! which member is next.
 //!
-//! **Order.** A queue shares its CPU time [by weight](GroupOrder::Weight), or serves its tasks
-//! [by deadline](GroupOrder::Deadline). In the order of deadlines a task's `deadline` word is the time
-//! that it was given, which no charge changes. Virtual times and sums are kept as on other queues;
-//! the virtual runtime decides between equals.
+//! **Order.** A queue shares its CPU time by weight, which is described here, or serves its tasks
+//! by their deadlines: [`by_deadline`].
 //!
 //! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the tree; (2) the
 //! running member is not in the tree, and all other queued members are; (3) the lags of all queued
@@ -13,8 +11,9 @@
 //! **Limits.** Virtual times are nanoseconds: a charge rounds down, so a task does not pay
 //! fractions of a nanosecond.
 
+mod by_deadline;
+
 use std::cell::Cell;
-use std::cmp::Ordering::{Equal, Greater, Less};
 
 use hitm_memory::{Memory, PlainWord, Time};
 
@@ -25,23 +24,6 @@ use crate::base::weight::FINE_NICE_0_WEIGHT;
 /// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250
 /// ticks per second.
 const TICK_NANOS: i64 = 4_000_000;
-
-/// The deadline of a task that has none: later than all times.
-const NO_DEADLINE: i64 = i64::MAX;
-
-const _: () = assert!(Time::NEVER.as_picos() / PICOS < NO_DEADLINE as u64, "each time is a deadline");
-
-/// The order in which a queue serves its members.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum GroupOrder {
-    /// The tasks, and the groups in the group, share its CPU time by weight.
-    #[default]
-    Weight,
-    /// On each CPU, the task with the earliest deadline runs. Tasks without a deadline run when no
-    /// task with one waits. Equals share by weight, in turns of a slice. The group contains no
-    /// groups.
-    Deadline,
-}
 
 /// The largest addition of an arriving member to the sum of a queue, before the sum counts from the
 /// new average: far below 64 bits.
@@ -79,6 +61,17 @@ fn before_arrival(lag: i64, load: i64, weight: i64) -> i64 {
     grown.clamp(-farthest, farthest)
 }
 
+/// The order in which the members of a group, or of a CPU's own queue, get its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TaskOrder {
+    /// The tasks, and the groups in the group, share its CPU time by weight.
+    #[default]
+    Weight,
+    /// On each CPU, the task with the earliest deadline runs. Tasks without a deadline run when no
+    /// task with one waits. Equals take turns of a slice. The group contains no groups.
+    Deadline,
+}
+
 /// How a member is put on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -96,16 +89,21 @@ pub(crate) struct Timeline<'a, M: Memory, F> {
     known: Cell<Option<(Member, &'a FairTask<M>)>>,
     /// The slice, in nanoseconds of CPU time.
     slice: i64,
-    order: GroupOrder,
+    order: TaskOrder,
 }
 
 impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
-    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slice: i64, order: GroupOrder) -> Self {
+    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slice: i64, order: TaskOrder) -> Self {
         Self { queue, words, known: Cell::new(None), slice, order }
     }
 
+    /// Returns the order, for checkers.
+    pub(crate) fn order(&self) -> TaskOrder {
+        self.order
+    }
+
     pub(crate) fn tree(&self) -> Tree<'a, M, &F> {
-        Tree::new(&self.queue.root, &self.words, self.order == GroupOrder::Deadline)
+        Tree::new(&self.queue.root, &self.words, self.order == TaskOrder::Deadline)
     }
 
     /// Returns the words of the running member `curr`. An operation asks for them often.
@@ -175,7 +173,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let words = (self.words)(id);
         let weight = i64::from(words.weight.get()) * times;
         self.queue.load.set(self.queue.load.get().strict_add_signed(weight));
-        self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
+        if self.order == TaskOrder::Weight {
+            self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
+        }
     }
 
     /// Charges the running member for the time up to `now`. Returns true when its slice has ended;
@@ -189,37 +189,37 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.charged.set(self.queue.charged.get() + nanos * PICOS);
         self.queue.period_used.set(self.queue.period_used.get() + nanos);
         let words = self.of_curr(curr);
+        if self.order == TaskOrder::Deadline {
+            return self.charge_turn(words, nanos as i64, now);
+        }
         words.vruntime.set(words.vruntime.get() + words.to_virtual(nanos as i64));
-        let slice_end = self.slice_end(words);
-        let used_up = words.vruntime.get() >= slice_end.get();
+        let used_up = words.vruntime.get() >= words.deadline.get();
         if used_up {
-            slice_end.set(words.vruntime.get() + words.to_virtual(self.slice));
-            self.end_turn();
+            words.deadline.set(words.vruntime.get() + words.to_virtual(self.slice));
         }
         self.rebase();
         used_up
     }
 
-    /// Returns where the running member keeps the end of its slice. A deadline that was given says
-    /// nothing of that; the other word is free while the member is queued.
-    fn slice_end<'w>(&self, words: &'w FairTask<M>) -> &'w M::Plain<i64> {
-        match self.order {
-            GroupOrder::Weight => &words.deadline,
-            GroupOrder::Deadline => &words.left_of_slice,
-        }
-    }
-
-    /// In the order of deadlines: the running task does not go before its equals any more.
-    fn end_turn(&self) {
-        if self.order == GroupOrder::Deadline {
-            self.queue.chosen_deadline.set(i64::MIN);
-        }
-    }
-
-    /// Enqueues `id`, which is on no queue, as far from the average as it was on the queue that it
-    /// left.
+    /// Enqueues `id`, which is on no queue.
     pub(crate) fn enqueue(&self, id: Member, arrival: Arrival, now: Time) {
         self.charge(now);
+        match self.order {
+            TaskOrder::Weight => self.place(id),
+            TaskOrder::Deadline => self.join_equals(id, now),
+        }
+        self.queue.nr_queued.set(self.queue.nr_queued.get() + 1);
+        match arrival {
+            Arrival::Waits => self.insert(id),
+            Arrival::Runs => self.run(id, now),
+        }
+        if self.order == TaskOrder::Weight {
+            self.rebase();
+        }
+    }
+
+    /// Places `id` as far from the average as it was on the queue that it left.
+    fn place(&self, id: Member) {
         let words = (self.words)(id);
         let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
         let lag = words.lag.get();
@@ -232,16 +232,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         };
         words.is_new.set(0);
         words.left_of_slice.set(0);
-        match self.order {
-            GroupOrder::Weight => words.deadline.set(words.vruntime.get() + slice),
-            GroupOrder::Deadline => {}
-        }
-        self.queue.nr_queued.set(self.queue.nr_queued.get() + 1);
-        match arrival {
-            Arrival::Waits => self.insert(id),
-            Arrival::Runs => self.run(id, now),
-        }
-        self.rebase();
+        words.deadline.set(words.vruntime.get() + slice);
     }
 
     /// A task has joined a group that is queued here, or left one that stays.
@@ -278,14 +269,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// Dequeues `id`, which `sleeps`, or else migrates in the middle of its slice.
     pub(crate) fn dequeue(&self, id: Member, sleeps: bool, now: Time) {
         self.charge(now);
-        let words = (self.words)(id);
-        let most = words.to_virtual((2 * self.slice).max(TICK_NANOS));
-        words.lag.set((self.average() - words.vruntime.get()).clamp(-most, most));
-        let keeps_slice = !sleeps && self.order == GroupOrder::Weight;
-        words.left_of_slice.set(if keeps_slice { words.deadline.get() - words.vruntime.get() } else { 0 });
-        if !M::LEAVES_OUT_READS {
-            // It counts from the average already: each operation ends so, and a charge.
-            self.rebase();
+        match self.order {
+            TaskOrder::Weight => self.note_lag(id, sleeps),
+            TaskOrder::Deadline => self.leave_equals(id),
         }
         if self.curr() == Some(id) {
             self.queue.curr.set(0);
@@ -293,7 +279,21 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             self.remove(id);
         }
         self.queue.nr_queued.set(self.queue.nr_queued.get() - 1);
-        self.rebase();
+        if self.order == TaskOrder::Weight {
+            self.rebase();
+        }
+    }
+
+    /// Notes how far from the average `id` is, which leaves, and what it keeps of its slice.
+    fn note_lag(&self, id: Member, sleeps: bool) {
+        let words = (self.words)(id);
+        let most = words.to_virtual((2 * self.slice).max(TICK_NANOS));
+        words.lag.set((self.average() - words.vruntime.get()).clamp(-most, most));
+        words.left_of_slice.set(if sleeps { 0 } else { words.deadline.get() - words.vruntime.get() });
+        if !M::LEAVES_OUT_READS {
+            // It counts from the average already: each operation ends so, and a charge.
+            self.rebase();
+        }
     }
 
     /// Returns the member that should run, other than `without`. The running member continues while
@@ -303,7 +303,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             // It is alone, or there is none.
             return self.curr().filter(|&curr| Some(curr) != without);
         }
-        if self.order == GroupOrder::Deadline {
+        if self.order == TaskOrder::Deadline {
             return self.earliest(without);
         }
         let is_eligible = self.eligibility();
@@ -331,36 +331,6 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
     }
 
-    /// Returns the member with the earliest deadline, other than `without`. The running member
-    /// continues before its equals, until it yields or its slice ends.
-    fn earliest(&self, without: Option<Member>) -> Option<Member> {
-        let stays = self.curr().filter(|&curr| Some(curr) != without);
-        let first = self.tree().first(|_| true);
-        let (Some(curr), Some(first)) = (stays, first) else { return stays.or(first) };
-        let (running, waiting) = (self.of_curr(curr), (self.words)(first));
-        let deadline = running.deadline.get();
-        let goes_on = match deadline.cmp(&waiting.deadline.get()) {
-            Less => true,
-            Equal if deadline == self.queue.chosen_deadline.get() => true,
-            Equal => running.vruntime.get() <= waiting.vruntime.get(),
-            Greater => false,
-        };
-        Some(if goes_on { curr } else { first })
-    }
-
-    /// Gives `id`, which is queued here in the order of deadlines, the deadline `due`; `None` for
-    /// none.
-    pub(crate) fn set_due(&self, id: Member, due: Option<Time>) {
-        let waits = self.curr() != Some(id);
-        if waits {
-            self.remove(id);
-        }
-        (self.words)(id).set_due(due);
-        if waits {
-            self.insert(id);
-        }
-    }
-
     /// `id`, which waits, runs from now on.
     pub(crate) fn begin(&self, id: Member, now: Time) {
         self.remove(id);
@@ -370,11 +340,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     fn run(&self, id: Member, now: Time) {
         self.queue.curr.set(link(Some(id)));
         self.queue.charged.set(now.as_picos());
-        let words = (self.words)(id);
-        self.queue.chosen_deadline.set(words.deadline.get());
-        if self.order == GroupOrder::Deadline {
-            self.slice_end(words).set(words.vruntime.get() + words.to_virtual(self.slice));
-        }
+        self.queue.chosen_deadline.set((self.words)(id).deadline.get());
     }
 
     /// The running member waits from now on.
@@ -386,14 +352,14 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
     }
 
-    /// The running task yields: it gives up the rest of its slice, or the preference to its equals.
+    /// The running task yields: it gives up the rest of its slice.
     pub(crate) fn let_go(&self, now: Time) {
         self.charge(now);
         let Some(curr) = self.curr() else { return };
         let words = self.of_curr(curr);
         match self.order {
-            GroupOrder::Weight => words.deadline.set(words.deadline.get() + words.to_virtual(self.slice)),
-            GroupOrder::Deadline => self.end_turn(),
+            TaskOrder::Weight => words.deadline.set(words.deadline.get() + words.to_virtual(self.slice)),
+            TaskOrder::Deadline => self.end_turn(words, now),
         }
     }
 
@@ -401,24 +367,15 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// CPU that runs it.
     pub(crate) fn slice_ends(&self) -> Option<Time> {
         let words = (self.words)(member(self.queue.curr.peek())?);
-        let left = (self.slice_end(words).peek() - words.vruntime.peek()).max(0);
-        // One unit more, since the charge rounds down twice.
-        let nanos = left as u64 * u64::from(words.weight.peek()) / u64::from(FINE_NICE_0_WEIGHT) + 1;
+        let nanos = match self.order {
+            TaskOrder::Weight => {
+                let left = (words.deadline.peek() - words.vruntime.peek()).max(0);
+                // One unit more, since the charge rounds down twice.
+                left as u64 * u64::from(words.weight.peek()) / u64::from(FINE_NICE_0_WEIGHT) + 1
+            }
+            TaskOrder::Deadline => words.left_of_slice.peek().max(0) as u64,
+        };
         Some(Time::from_picos(self.queue.charged.peek() + nanos * PICOS))
-    }
-}
-
-impl<M: Memory> FairTask<M> {
-    /// Sets the deadline that the task has on a queue in the order of deadlines; `None` for none.
-    /// The task is not in the tree of such a queue.
-    pub(crate) fn set_due(&self, due: Option<Time>) {
-        self.deadline.set(due.map_or(NO_DEADLINE, |due| nanos(due) as i64));
-    }
-
-    /// Returns that deadline. Read without the queue's lock.
-    pub(crate) fn due(&self) -> Option<Time> {
-        let deadline = self.deadline.peek();
-        (deadline < NO_DEADLINE).then(|| Time::from_picos(deadline as u64 * PICOS))
     }
 }
 

@@ -6,7 +6,7 @@
 //! order and the same augmentation. Here no word links upwards.
 //!
 //! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by
-//! number, or first by virtual runtime if equals share; (2) the heights of a member's two subtrees
+//! number, or first by virtual runtime if equals take turns; (2) the heights of a member's two subtrees
 //! differ by at most one; (3) `height` and `least_vruntime` are those of the subtree; (4) neither a
 //! deadline nor a virtual runtime changes while its member is in the tree.
 //!
@@ -22,8 +22,8 @@ use crate::base::fair_words::{FairTask, Member, link, member};
 pub(crate) struct Tree<'a, M: Memory, F> {
     root: &'a M::Plain<u64>,
     words: F,
-    /// Whether members with equal deadlines are ordered by virtual runtime.
-    equals_share: bool,
+    /// Whether members with equal deadlines are ordered by virtual runtime, which then is a time.
+    takes_turns: bool,
     /// Whether the way up from a change ends where nothing changes any more.
     ends_early: bool,
 }
@@ -83,12 +83,12 @@ fn height<M: Memory>(root: Option<Node<'_, M>>) -> u32 {
 }
 
 impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
-    pub(crate) fn new(root: &'a M::Plain<u64>, words: F, equals_share: bool) -> Self {
-        Self { root, words, equals_share, ends_early: M::LEAVES_OUT_READS }
+    pub(crate) fn new(root: &'a M::Plain<u64>, words: F, takes_turns: bool) -> Self {
+        Self { root, words, takes_turns, ends_early: M::LEAVES_OUT_READS }
     }
 
     fn is_before(&self, one: Node<'a, M>, other: Node<'a, M>) -> bool {
-        let by_time = |node: Node<'a, M>| (if self.equals_share { node.words.vruntime.get() } else { 0 }, node.id);
+        let by_time = |node: Node<'a, M>| (if self.takes_turns { node.words.vruntime.get() } else { 0 }, node.id);
         match one.words.deadline.get().cmp(&other.words.deadline.get()) {
             Less => true,
             Equal => by_time(one) < by_time(other),
@@ -305,11 +305,11 @@ mod tests {
             let places: Vec<FairTask<Native>> = (0..TASKS).map(|_| FairTask::new(Nice::DEFAULT)).collect();
             let root = <<Native as Memory>::Plain<u64> as PlainWord<u64>>::new(0);
             let words = |id: Member| &places[id.0 as usize];
-            let equals_share = seed % 3 == 0;
-            let tree = Tree::<Native, _> { ends_early: seed % 2 == 0, ..Tree::new(&root, words, equals_share) };
+            let takes_turns = seed % 3 == 0;
+            let tree = Tree::<Native, _> { ends_early: seed % 2 == 0, ..Tree::new(&root, words, takes_turns) };
             let key = |id: Member| {
                 let (deadline, vruntime) = (words(id).deadline.get(), words(id).vruntime.get());
-                (deadline, if equals_share { vruntime } else { 0 }, id)
+                (deadline, if takes_turns { vruntime } else { 0 }, id)
             };
             let (mut model, mut random) = (BTreeMap::new(), Random::new(seed, 0));
             for step in 0..2_000_u64 {

@@ -146,16 +146,22 @@ impl<P: Platform> Fair<P> {
         }
         let wanted = ((fullest - own) / 2).min(limit) as usize;
         let mut found = Vec::with_capacity(wanted);
-        // Tasks come by deadline. Each of the two CPUs has to get early ones.
-        let takes_turns = limit > 1 && self.groups.have_deadlines();
-        let mut is_mine = true;
+        // Of tasks in the order of deadlines, the other CPU keeps every second one: both have early
+        // ones then.
+        let by_deadline = |id| {
+            let group = if limit > 1 && self.groups.has_deadlines() { self.groups.group_hint(state, id) } else { None };
+            group.is_some_and(|group| self.groups.is_by_deadline(group))
+        };
+        let mut keeps_next = false;
         self.find_waiting(state, source.cpu, None, &mut |id| {
-            if is_mine && self.may_come(state, id, here) {
-                found.push(id);
-                is_mine = !takes_turns;
-            } else {
-                is_mine = true;
+            if !self.may_come(state, id, here) {
+                return false;
             }
+            let keeps = keeps_next && by_deadline(id);
+            if !keeps {
+                found.push(id);
+            }
+            keeps_next = !keeps;
             found.len() == wanted
         });
         for &id in &found {

@@ -7,7 +7,7 @@ use super::class::Fair;
 use crate::base::fair_words::{Kind, Member, member};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::state::State;
-use crate::base::timeline::GroupOrder;
+use crate::base::timeline::TaskOrder;
 use crate::base::tree::broken;
 use crate::base::weight::Nice;
 
@@ -20,9 +20,9 @@ pub struct MemberSnapshot {
     pub weight: u32,
     /// The weight that its nice level gives, or the largest weight of its group's entities.
     pub due_weight: u32,
-    /// Its virtual runtime, nanoseconds.
+    /// Its virtual runtime, nanoseconds; in the order of deadlines, when it came or had its turn.
     pub vruntime: i64,
-    /// Its virtual deadline, nanoseconds.
+    /// Its virtual deadline, nanoseconds; in the order of deadlines, the given one.
     pub deadline: i64,
 }
 
@@ -34,7 +34,7 @@ pub struct LevelSnapshot {
     /// The group above.
     pub above: Option<GroupId>,
     /// The order in which it serves its members.
-    pub order: GroupOrder,
+    pub order: TaskOrder,
     /// Whether it is throttled: then nothing of it is on the queues above.
     pub throttled: bool,
     /// The running member, as the class has it.
@@ -88,7 +88,7 @@ impl<P: Platform> Fair<P> {
         LevelSnapshot {
             group,
             above: group.and_then(|id| self.groups.group_above(id)),
-            order: group.map_or(GroupOrder::Weight, |id| self.groups.order_of(id)),
+            order: self.level(state, cpu, group).order(),
             throttled: group.is_some_and(|id| self.groups.peek_throttled(cpu, id)),
             running: member(queue.curr.peek()).map(of),
             waiting: self.level(state, cpu, group).tree().collect().into_iter().map(of).collect(),
@@ -174,17 +174,17 @@ impl LevelSnapshot {
             fail(format!("load is {}, its members say {load}", self.load));
         }
         let from_base = |own: &MemberSnapshot| i128::from(own.vruntime - self.base) * i128::from(own.weight);
-        let sum: i128 = self.waiting.iter().map(from_base).sum();
+        let by_deadline = self.order == TaskOrder::Deadline;
+        let sum: i128 = if by_deadline { 0 } else { self.waiting.iter().map(from_base).sum() };
         if i128::from(self.sum) != sum {
             fail(format!("sum is {}, its members say {sum}", self.sum));
         }
-        let equals_share = self.order == GroupOrder::Deadline;
-        let key = |own: &MemberSnapshot| (own.deadline, if equals_share { own.vruntime } else { 0 }, own.member);
+        let key = |own: &MemberSnapshot| (own.deadline, if by_deadline { own.vruntime } else { 0 }, own.member);
         if !self.waiting.is_sorted_by_key(key) {
             fail(format!("tree: deadlines do not ascend in {:?}", self.waiting));
         }
         for own in self.members() {
-            if equals_share && own.member.as_group().is_some() {
+            if by_deadline && own.member.as_group().is_some() {
                 fail(format!("{} is in a group in the order of deadlines", own.member));
             }
             let is_right = match own.member.kind() {

@@ -8,7 +8,7 @@ use crate::base::fair_words::{FairQueue, FairTask, Kind, Member, member};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
-use crate::base::timeline::{Arrival, GroupOrder, Timeline, nanos};
+use crate::base::timeline::{Arrival, TaskOrder, Timeline, nanos};
 
 /// What comes to a queue.
 #[derive(Clone, Copy)]
@@ -41,7 +41,11 @@ impl<P: Platform> Fair<P> {
             self.queue_at(cpu, group),
             move |member| self.groups.words_of(state, member, cpu),
             self.class().slice,
-            group.map_or(GroupOrder::Weight, |group| self.groups.order_of(group)),
+            if group.is_some_and(|group| self.groups.is_by_deadline(group)) {
+                TaskOrder::Deadline
+            } else {
+                TaskOrder::Weight
+            },
         )
     }
 
@@ -189,16 +193,24 @@ impl<P: Platform> Fair<P> {
         }
     }
 
-    /// Gives `id` the deadline `due` in its group; `None` for none. Does nothing outside a group in
-    /// the order of deadlines. The caller holds the lock of the task's queue.
-    pub(crate) fn set_due(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId, due: Option<Time>) {
-        let is_ordered = |&group: &GroupId| self.groups.order_of(group) == GroupOrder::Deadline;
-        let Some(group) = self.groups.group_of(state, id).filter(is_ordered) else { return };
+    /// Gives `id` another deadline in its group; `None` for none. Returns false outside a group in
+    /// the order of deadlines: then nothing changes. The caller holds the lock of the task's queue.
+    pub(crate) fn set_deadline(
+        &self,
+        state: &State<P>,
+        rq: &RqGuard<'_, P>,
+        id: TaskId,
+        deadline: Option<Time>,
+    ) -> bool {
+        let Some(group) = self.groups.group_of(state, id).filter(|&group| self.groups.is_by_deadline(group)) else {
+            return false;
+        };
         if state.tasks.get(id).on_rq.get() != 0 && self.is_fair(state, id) {
-            self.level(state, rq.cpu, Some(group)).set_due(Member::task(id), due);
+            self.level(state, rq.cpu, Some(group)).set_deadline(Member::task(id), deadline);
         } else {
-            state.tasks.fair(id).set_due(due);
+            state.tasks.fair(id).set_given_deadline(deadline);
         }
+        true
     }
 
     /// Ends the run of the running members, from the queue of `group` downwards.

@@ -2,9 +2,9 @@
 //! weight.
 //!
 //! **Claim.** Tasks that are queued on one CPU get the part of its fair time that their
-//! [weights](crate::base::weight) give, and each is at most about a slice away from it. Whatever
-//! real-time tasks do, a CPU on which fair tasks wait runs them for 50 ms of each second
-//! ([`server`]).
+//! [weights](crate::base::weight) give, and each is at most about a slice away from it; the tasks of
+//! a group may run [by deadline](crate::base::timeline) instead. Whatever real-time tasks do, a CPU
+//! on which fair tasks wait runs them for 50 ms of each second ([`server`]).
 //!
 //! **Origin.** Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995, as Linux
 //! has it since v6.6; the rules are those of v6.12, with the slice of v6.15. A task's virtual

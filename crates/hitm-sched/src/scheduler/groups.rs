@@ -9,7 +9,7 @@ use hitm_memory::{PlainWord, Platform, Time};
 use crate::base::fair_words::FairTask;
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::rq::{BALANCE_PULL, RqGuard};
-use crate::base::timeline::GroupOrder;
+use crate::base::timeline::TaskOrder;
 use crate::base::weight::Nice;
 use crate::fair::group::GroupWeight;
 use crate::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
@@ -20,9 +20,10 @@ impl<P: Platform> Scheduler<P> {
     /// kept group, or the root for `None`.
     ///
     /// # Panics
-    /// When [`GROUPS_MAX`](crate::GROUPS_MAX) groups live, or `parent` is in the order of deadlines.
+    /// When [`GROUPS_MAX`](crate::GROUPS_MAX) groups live, or when `parent` is in the order of
+    /// deadlines.
     #[must_use]
-    pub fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight, order: GroupOrder) -> GroupId {
+    pub fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight, order: TaskOrder) -> GroupId {
         self.fair.make_fair(&self.state);
         self.fair.groups.make_group(&self.state, parent, weight, order)
     }
@@ -95,16 +96,18 @@ impl<P: Platform> Scheduler<P> {
 
     /// Gives a task a deadline among the tasks of its group, or takes it away with `None`. The task
     /// keeps it until this is called again or the task leaves the group. Does nothing for a task
-    /// that is in no group in the [order of deadlines](GroupOrder::Deadline). While the task has a
-    /// real-time priority, its own or a lent one, the deadline has no effect.
+    /// that is in no group in the [order of deadlines](TaskOrder::Deadline). While the task has a
+    /// real-time priority, its own or a lent one, the deadline has no effect. A deadline is kept in
+    /// whole nanoseconds; [`Time::NEVER`] is none.
     pub fn set_deadline(&self, id: TaskId, deadline: Option<Time>) {
-        if !self.fair.groups.have_deadlines() {
+        if !self.fair.groups.has_deadlines() {
             return;
         }
         let _pi = self.state.tasks.get(id).pi_lock.lock();
         let rq = self.state.lock_queue_of(id);
-        if self.fair.groups.group_hint(&self.state, id).is_some() {
-            self.fair.set_due(&self.state, &rq, id, deadline);
+        // A task that was in no group has no words of the class.
+        let is_in_one = self.fair.groups.group_hint(&self.state, id).is_some();
+        if is_in_one && self.fair.set_deadline(&self.state, &rq, id, deadline) {
             self.look_after_deadline(&rq, id);
         }
     }
@@ -126,10 +129,7 @@ impl<P: Platform> Scheduler<P> {
     #[must_use]
     pub fn deadline_of(&self, id: TaskId) -> Option<Time> {
         let group = self.fair.groups.group_hint(&self.state, id)?;
-        match self.fair.groups.order_of(group) {
-            GroupOrder::Weight => None,
-            GroupOrder::Deadline => self.state.tasks.fair(id).due(),
-        }
+        self.fair.groups.is_by_deadline(group).then(|| self.state.tasks.fair(id).given_deadline())?
     }
 
     /// Limits the run time of a kept group per period, over all CPUs together. The tasks of all

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span, Time};
 use hitm_sched::internals::GroupSnapshot;
-use hitm_sched::{GroupId, GroupOrder, GroupWeight, Scheduling, Snapshot, SwitchReason, TaskId};
+use hitm_sched::{GroupId, GroupWeight, Scheduling, Snapshot, SwitchReason, TaskId, TaskOrder};
 use hitm_topology::CpuId;
 
 use crate::bench::{self, Sched, fair};
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     pub(crate) fn group(&self, parent: Option<GroupId>) -> GroupId {
-        self.on(0, move |sched| sched.make_group(parent, GroupWeight::DEFAULT, GroupOrder::Weight))
+        self.on(0, move |sched| sched.make_group(parent, GroupWeight::DEFAULT, TaskOrder::Weight))
     }
 
     /// Creates a sleeping fair task on `cpu` that may run there and on `others`.

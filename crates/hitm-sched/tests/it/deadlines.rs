@@ -1,7 +1,8 @@
 //! Groups in the order of deadlines: which task runs, and what a change of a deadline does.
 
-use hitm_memory::{CpuSet, Span, Time};
-use hitm_sched::{GroupId, GroupOrder, GroupWeight, Mitigation, Nice, Policy, Prio, Scheduling, SwitchReason, TaskId};
+use hitm_machine::Simulated;
+use hitm_memory::{CpuSet, Platform, Span, Time};
+use hitm_sched::{GroupId, GroupWeight, Mitigation, Nice, Policy, Prio, Scheduling, SwitchReason, TaskId, TaskOrder};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, fair, run};
@@ -12,7 +13,7 @@ fn millis(count: u64) -> Time {
 
 impl Bench {
     fn deadline_group(&self) -> GroupId {
-        self.on(0, |sched| sched.make_group(None, GroupWeight::DEFAULT, GroupOrder::Deadline))
+        self.on(0, |sched| sched.make_group(None, GroupWeight::DEFAULT, TaskOrder::Deadline))
     }
 
     /// Makes a task of `group` on the first CPU, which may run on `others` too, and wakes it.
@@ -70,7 +71,8 @@ fn a_deadline_counts_within_its_group_only() {
     let hurried = (0..3).map(|_| bench.made(early, Some(1), &[])).collect::<Vec<_>>();
     let patient = bench.made(late, Some(90), &[]);
     let order = bench.order();
-    assert!(order.iter().position(|&id| id == patient) < Some(2), "{order:?}: {patient} waits for {hurried:?}");
+    assert_eq!(order.len(), hurried.len() + 1);
+    assert!(order[..2].contains(&patient), "{order:?}: {patient} waits for {hurried:?}");
 }
 
 #[test]
@@ -104,6 +106,57 @@ fn a_changed_deadline_takes_effect_on_a_task_that_waits_and_on_one_that_runs() {
     bench.set_deadline(waiting, None);
     assert!(bench.needs_resched(), "{running} has a deadline");
     assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(running));
+}
+
+#[test]
+fn a_deadline_changes_nothing_in_a_group_that_shares() {
+    let bench = Bench::new("core:1 pu:1", "shipped", true);
+    let group = bench.on(0, |sched| {
+        // There is a deadline group, so that the look for one is not what ends the call.
+        let _other = sched.make_group(None, GroupWeight::DEFAULT, TaskOrder::Deadline);
+        sched.make_group(None, GroupWeight::DEFAULT, TaskOrder::Weight)
+    });
+    let ids = [Some(90), None].map(|due| bench.made(group, due, &[]));
+    bench.on(0, run);
+    let running = bench.on(0, |sched| sched.running(CpuId(0))).expect("one runs");
+    assert!(ids.contains(&running));
+    // The other one would be next: only the slice of this one keeps it.
+    bench.on(0, |_| Simulated::compute(Span::from_micros(300)));
+    assert!(!bench.needs_resched());
+    bench.set_deadline(running, None);
+    assert!(!bench.needs_resched());
+    assert_eq!(bench.on(0, move |sched| sched.deadline_of(running)), None);
+}
+
+#[test]
+fn a_group_number_that_is_used_again_has_its_own_order() {
+    let bench = Bench::new("core:1 pu:1", "shipped", true);
+    for order in [TaskOrder::Deadline, TaskOrder::Weight, TaskOrder::Deadline] {
+        let group = bench.on(0, move |sched| sched.make_group(None, GroupWeight::DEFAULT, order));
+        assert_eq!(group, GroupId(0));
+        for dues in [[50, 40], [40, 50]] {
+            let ids = dues.map(|due| bench.made(group, Some(due), &[]));
+            let given = ids.map(|id| bench.on(0, move |sched| sched.deadline_of(id)));
+            let ran = bench.order();
+            if order == TaskOrder::Deadline {
+                assert_eq!(given, dues.map(|due| Some(millis(due))));
+                assert_eq!(ran == ids, dues.is_sorted(), "{ran:?}");
+            } else {
+                assert_eq!(given, [None; 2]);
+            }
+            bench.on(0, move |sched| ids.into_iter().for_each(|id| sched.free(id)));
+        }
+        bench.on(0, move |sched| sched.free_group(group));
+    }
+}
+
+#[test]
+fn a_time_that_never_comes_is_no_deadline() {
+    let bench = Bench::new("core:1 pu:1", "shipped", true);
+    let group = bench.deadline_group();
+    let task = bench.made(group, Some(1), &[]);
+    bench.on(0, move |sched| sched.set_deadline(task, Some(Time::NEVER)));
+    assert_eq!(bench.on(0, move |sched| sched.deadline_of(task)), None);
 }
 
 #[test]
@@ -157,5 +210,5 @@ fn an_idle_cpu_takes_every_second_task() {
 fn a_group_in_a_deadline_group_is_refused() {
     let bench = Bench::new("core:1 pu:1", "shipped", true);
     let group = bench.deadline_group();
-    bench.on(0, move |sched| sched.make_group(Some(group), GroupWeight::DEFAULT, GroupOrder::Weight));
+    bench.on(0, move |sched| sched.make_group(Some(group), GroupWeight::DEFAULT, TaskOrder::Weight));
 }

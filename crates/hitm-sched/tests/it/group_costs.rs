@@ -7,7 +7,7 @@ use std::fmt::Write;
 use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::{GroupId, GroupOrder, GroupWeight, Scheduling, SwitchReason, TaskId};
+use hitm_sched::{GroupId, GroupWeight, Scheduling, SwitchReason, TaskId, TaskOrder};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Sched, fair, run};
@@ -34,7 +34,7 @@ impl Bench {
 
     fn nested(&self, depth: usize) -> Option<GroupId> {
         let inner =
-            |group, _| Some(self.on(0, move |sched| sched.make_group(group, GroupWeight::DEFAULT, GroupOrder::Weight)));
+            |group, _| Some(self.on(0, move |sched| sched.make_group(group, GroupWeight::DEFAULT, TaskOrder::Weight)));
         (0..depth).fold(None, inner)
     }
 
@@ -94,7 +94,7 @@ fn among(mitigation: &str, width: usize) -> [Cost; 3] {
         sched.wake(runs);
         run(sched);
         for _ in 1..width {
-            let group = Some(sched.make_group(None, GroupWeight::DEFAULT, GroupOrder::Weight));
+            let group = Some(sched.make_group(None, GroupWeight::DEFAULT, TaskOrder::Weight));
             sched.wake(sched.create(&fair(0, CpuSet::from_iter([CpuId(0)]), group)));
         }
     });

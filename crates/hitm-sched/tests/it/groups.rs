@@ -3,7 +3,7 @@
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::internals::{GroupOnCpuSnapshot, GroupSnapshot, LevelSnapshot, Member, MemberSnapshot};
-use hitm_sched::{GROUP_LOADS, GroupId, GroupOrder, GroupWeight, Scheduler, Scheduling, SwitchReason, TaskId};
+use hitm_sched::{GROUP_LOADS, GroupId, GroupWeight, Scheduler, Scheduling, SwitchReason, TaskId, TaskOrder};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, fair};
@@ -17,7 +17,7 @@ fn weight(weight: u32) -> GroupWeight {
 
 impl Bench {
     fn group(&self, parent: Option<GroupId>, weight: u32) -> GroupId {
-        self.on(0, move |sched| sched.make_group(parent, self::weight(weight), GroupOrder::Weight))
+        self.on(0, move |sched| sched.make_group(parent, self::weight(weight), TaskOrder::Weight))
     }
 
     /// Creates and runs a task of nice 0 on `cpu`, in a group. It may run on `others` too.

@@ -13,8 +13,8 @@
 //! The module `suites` has the shapes of async-executor's and Tokio's own benchmarks, and
 //! fork-join; `services` has an urgent task among 100 hogs per thread, sleeps beside a blocked
 //! thread, and the memory and CPU time of tasks that wait; `deadlines` has bursts of requests with
-//! deadlines. `--busy=8` runs eight processes beside
-//! that compute all the time, and `--rounds=15` makes as many rounds.
+//! deadlines. `--busy=8` runs eight processes beside that compute all the time, and `--rounds=15`
+//! makes as many rounds.
 //!
 //! Each runtime has one thread per CPU that this process may use. hitm pins them, which is its
 //! default; the operating system places those of the others. A round runs every runtime once,

@@ -11,7 +11,7 @@ use crate::base::fair_words::{FairTask, Member};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
-use crate::base::timeline::{GroupOrder, nanos};
+use crate::base::timeline::{TaskOrder, nanos};
 use crate::base::weight::Nice;
 use crate::fair::group::{CHUNK, Group, GroupWeight, Groups, Table};
 
@@ -46,10 +46,10 @@ impl<P: Platform> Groups<P> {
         state: &State<P>,
         parent: Option<GroupId>,
         weight: GroupWeight,
-        order: GroupOrder,
+        order: TaskOrder,
     ) -> GroupId {
         assert!(
-            parent.is_none_or(|parent| self.order_of(parent) == GroupOrder::Weight),
+            !parent.is_some_and(|parent| self.is_by_deadline(parent)),
             "a group in the order of deadlines contains no groups"
         );
         if !self.are_used() {
@@ -72,7 +72,11 @@ impl<P: Platform> Groups<P> {
         if let Some(limit) = group.limit.get() {
             limit.begin();
         }
-        groups.set_order(id, order);
+        if order == TaskOrder::Deadline {
+            groups.has_deadlines.get_or_init(|| ());
+        }
+        // Relaxed: published by the last of the stores below.
+        group.by_deadline.store(order == TaskOrder::Deadline, Ordering::Relaxed);
         if let Some(parent) = parent {
             groups.get(parent).hold();
         }
@@ -135,8 +139,8 @@ impl<P: Platform> Groups<P> {
 
     /// A task, whose words these are, comes to `group`: it has no deadline there yet.
     pub(crate) fn begin_order(&self, words: &FairTask<P>, group: GroupId) {
-        if self.order_of(group) == GroupOrder::Deadline {
-            words.set_due(None);
+        if self.is_by_deadline(group) {
+            words.set_given_deadline(None);
         }
     }
 

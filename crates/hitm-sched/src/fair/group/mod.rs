@@ -2,7 +2,7 @@
 //!
 //! **Claim.** On a CPU, the tasks of a group together get the share that the group's weight gives
 //! it among the members of the queue that contains the group, however many tasks it has. Within the
-//! group they share by their own weights. Groups can contain groups.
+//! group they share by their own weights, unless it has another order. Groups can contain groups.
 //!
 //! **Origin.** Linux's task groups (Srivatsa Vaddagiri and Peter Zijlstra, 2007), as of v6.4 and
 //! v6.12. On each CPU a group has a queue of its own, and an entity that is queued on the queue of
@@ -24,7 +24,7 @@
 //! [`leaf_list`] decays the load of CPUs on which nothing is queued.
 //!
 //! **Order.** A group may serve its tasks by their deadlines instead of sharing its time among
-//! them: [`GroupOrder`]. Its own share does not depend on that, so a deadline has no effect outside
+//! them: [`TaskOrder`](crate::TaskOrder). Its own share does not depend on that, so a deadline has no effect outside
 //! the group.
 //!
 //! **Life** ([`change`]). A group has references: one of its maker, one per task, one per group in
@@ -87,7 +87,6 @@ use crate::base::fair_words::{FairTask, Kind, Member};
 use crate::base::id_allocator::{IdAllocator, Numbered};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::state::State;
-use crate::base::timeline::GroupOrder;
 use crate::base::weight::{FINE_BITS, NICE_0_WEIGHT};
 
 /// The weight of a group among the members of its queue: 1 to 10,000, where 100 is the weight of a
@@ -166,6 +165,8 @@ pub(crate) struct Group<M: Memory> {
     on: Box<[OnCpu<M>]>,
     /// Made with the first limit.
     limit: OnceLock<GroupLimit<M>>,
+    /// Whether it is in the order of deadlines. Written when a group is made with its number.
+    by_deadline: AtomicBool,
 }
 
 impl<M: Memory> Group<M> {
@@ -187,6 +188,7 @@ impl<M: Memory> Group<M> {
             pointers,
             on: topology.cpu_ids().map(|_| OnceLock::new()).collect(),
             limit: OnceLock::new(),
+            by_deadline: AtomicBool::new(false),
         }
     }
 
@@ -254,9 +256,8 @@ struct Table<M: Memory> {
     idle_load: Placed<M, IdleLoad<M>>,
     /// Made with the first limit.
     limits: OnceLock<Limits<M>>,
-    /// By number, whether the group is in the order of deadlines. Made with the first group that
-    /// is; written when a group is made.
-    by_deadline: OnceLock<Box<[AtomicBool]>>,
+    /// Set with the first group in the order of deadlines.
+    has_deadlines: OnceLock<()>,
 }
 
 impl<M: Memory> Table<M> {
@@ -267,30 +268,7 @@ impl<M: Memory> Table<M> {
             leaf_lists: PerCpu::new(topology, |_| GroupsOnCpu { first: M::Plain::new(0) }),
             idle_load: Placed::new(IdleLoad { next: M::Atomic::new(0) }, None, None),
             limits: OnceLock::new(),
-            by_deadline: OnceLock::new(),
-        }
-    }
-
-    /// Sets the order of a new group, whose number only the caller knows.
-    fn set_order(&self, id: GroupId, order: GroupOrder) {
-        let by_deadline = match order {
-            GroupOrder::Weight => self.by_deadline.get(),
-            GroupOrder::Deadline => {
-                Some(self.by_deadline.get_or_init(|| (0..GROUPS_MAX).map(|_| AtomicBool::new(false)).collect()))
-            }
-        };
-        if let Some(all) = by_deadline {
-            // Relaxed: published with the group.
-            all[id.0 as usize].store(order == GroupOrder::Deadline, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns the order of a group.
-    fn order(&self, id: GroupId) -> GroupOrder {
-        match self.by_deadline.get() {
-            // Relaxed: written before the group was known to the caller.
-            Some(all) if all[id.0 as usize].load(Ordering::Relaxed) => GroupOrder::Deadline,
-            _ => GroupOrder::Weight,
+            has_deadlines: OnceLock::new(),
         }
     }
 
@@ -342,15 +320,18 @@ impl<P: Platform> Groups<P> {
         self.table.get().is_some()
     }
 
-    /// Returns the order in which a group serves its members.
+    /// Returns whether a group is in the order of deadlines.
     #[inline]
-    pub(crate) fn order_of(&self, id: GroupId) -> GroupOrder {
-        self.table.get().map_or(GroupOrder::Weight, |table| table.order(id))
+    pub(crate) fn is_by_deadline(&self, id: GroupId) -> bool {
+        // Relaxed: written before the group was known to the caller.
+        self.has_deadlines() && self.group(id).by_deadline.load(Ordering::Relaxed)
     }
 
-    /// Returns whether there ever was a group in the order of deadlines.
-    pub(crate) fn have_deadlines(&self) -> bool {
-        self.table.get().is_some_and(|table| table.by_deadline.get().is_some())
+    /// Returns whether there ever was a group in the order of deadlines: a hint, and exact for
+    /// whoever knows such a group.
+    #[inline]
+    pub(crate) fn has_deadlines(&self) -> bool {
+        self.table.get().is_some_and(|table| table.has_deadlines.get().is_some())
     }
 
     /// Returns how the load of groups is kept.

@@ -508,7 +508,7 @@ impl<P: Platform> Driver<P> {
             self.sched.set_prio(id, prio, policy);
         }
         P::settle();
-        self.ledger.end_prio(id);
+        self.ledger.end_change(id);
     }
 
     fn set_allowed(&self, cpu: &mut Cpu) {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{Platform, Span, Time};
-use hitm_sched::{GroupId, GroupOrder, GroupQuota, GroupWeight, RealTimeQuota};
+use hitm_sched::{GroupId, GroupQuota, GroupWeight, RealTimeQuota, TaskOrder};
 
 use crate::run::driver::{Cpu, Driver};
 
@@ -21,7 +21,7 @@ struct KeptGroup {
     id: GroupId,
     /// How many of the driver's CPUs use it.
     users: u32,
-    order: GroupOrder,
+    order: TaskOrder,
 }
 
 /// The groups that the driver keeps.
@@ -46,7 +46,7 @@ impl GroupsKept {
     /// As [`GroupsKept::any`]: one that may contain groups.
     fn any_parent(&self, random: &mut Random) -> Option<GroupId> {
         let group = self.any(random)?;
-        let may = self.with(|groups| groups.iter().any(|own| own.id == group && own.order == GroupOrder::Weight));
+        let may = self.with(|groups| groups.iter().any(|own| own.id == group && own.order == TaskOrder::Weight));
         if !may {
             self.done(Some(group));
         }
@@ -66,7 +66,7 @@ impl GroupsKept {
     }
 
     /// Adds a new group.
-    pub(crate) fn add(&self, id: GroupId, order: GroupOrder) {
+    pub(crate) fn add(&self, id: GroupId, order: TaskOrder) {
         self.with(|groups| groups.push(KeptGroup { id, users: 0, order }));
     }
 
@@ -118,7 +118,7 @@ impl<P: Platform> Driver<P> {
         if cpu.random.below(3) == 0 && self.groups.has_room() {
             let parent = self.groups.any_parent(&mut cpu.random);
             let by_deadline = self.plan.deadlines && cpu.random.below(2) == 0;
-            let order = if by_deadline { GroupOrder::Deadline } else { GroupOrder::Weight };
+            let order = if by_deadline { TaskOrder::Deadline } else { TaskOrder::Weight };
             let group = self.sched.make_group(parent, new, order);
             P::settle();
             self.groups.done(parent);
@@ -160,7 +160,7 @@ impl<P: Platform> Driver<P> {
         if self.ledger.begin_deadline(id) {
             self.sched.set_deadline(id, due);
             P::settle();
-            self.ledger.end_deadline(id);
+            self.ledger.end_change(id);
         }
     }
 
@@ -170,7 +170,7 @@ impl<P: Platform> Driver<P> {
         if self.ledger.begin_group(id, group) {
             self.sched.set_group(id, group);
             P::settle();
-            self.ledger.end_group(id);
+            self.ledger.end_change(id);
         }
         self.groups.done(group);
     }

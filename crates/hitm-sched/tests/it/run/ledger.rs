@@ -322,7 +322,8 @@ impl Ledger {
         true
     }
 
-    pub(crate) fn end_prio(&self, id: TaskId) {
+    /// A change of `id`'s priority, group or deadline is done.
+    pub(crate) fn end_change(&self, id: TaskId) {
         self.books().entry(id).changes -= 1;
     }
 
@@ -342,10 +343,6 @@ impl Ledger {
         true
     }
 
-    pub(crate) fn end_group(&self, id: TaskId) {
-        self.books().entry(id).changes -= 1;
-    }
-
     /// `id` is about to get another deadline. Returns false when it is ending.
     pub(crate) fn begin_deadline(&self, id: TaskId) -> bool {
         let mut books = self.books();
@@ -353,10 +350,6 @@ impl Ledger {
         let may = entry.lives() && !entry.ending;
         entry.changes += u32::from(may);
         may
-    }
-
-    pub(crate) fn end_deadline(&self, id: TaskId) {
-        self.books().entry(id).changes -= 1;
     }
 
     /// `id` is about to get this affinity. Returns false when it is ending, or when another CPU is
