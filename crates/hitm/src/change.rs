@@ -69,8 +69,9 @@ impl<P: Platform> Handle<P> {
         self.with_number(task, |cell| self.0.sched.set_deadline(cell.id, deadline));
     }
 
-    /// Returns the deadline that the calling task has in its group, in whole nanoseconds. `None` when it has none, when
-    /// its group is not a [deadline group](Handle::deadline_group), and outside a task.
+    /// Returns the deadline that the calling task has in its group, in whole nanoseconds. `None`
+    /// when it has none, when its group is not a [deadline group](Handle::deadline_group), and
+    /// outside a task.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let cell = self.0.polled()?;

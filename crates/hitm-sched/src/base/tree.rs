@@ -6,9 +6,9 @@
 //! order and the same augmentation. Here no word links upwards.
 //!
 //! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by
-//! number, or first by virtual runtime if equals take turns; (2) the heights of a member's two subtrees
-//! differ by at most one; (3) `height` and `least_vruntime` are those of the subtree; (4) neither a
-//! deadline nor a virtual runtime changes while its member is in the tree.
+//! number, or first by virtual runtime if equals take turns; (2) the heights of a member's two
+//! subtrees differ by at most one; (3) `height` and `least_vruntime` are those of the subtree; (4)
+//! neither a deadline nor a virtual runtime changes while its member is in the tree.
 //!
 //! **Cost.** At most two lines per member on the way. A word that does not change is not stored.
 

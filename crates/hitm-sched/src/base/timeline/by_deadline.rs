@@ -72,8 +72,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         Some(if deadline < other || deadline == other && has_turn { curr } else { waiting })
     }
 
-    /// Gives `id`, which is queued here, another deadline; `None` for none. It keeps its place among
-    /// its new equals.
+    /// Gives `id`, which is queued here, another deadline; `None` for none. Among its new equals it
+    /// keeps the time of its place.
     pub(crate) fn set_deadline(&self, id: Member, deadline: Option<Time>) {
         let waits = self.curr() != Some(id);
         if waits {
