@@ -2,7 +2,9 @@
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span, Time};
-use hitm_sched::{GroupId, GroupWeight, Mitigation, Nice, Policy, Prio, Scheduling, SwitchReason, TaskId, TaskOrder};
+use hitm_sched::{
+    GroupId, GroupQuota, GroupWeight, Mitigation, Nice, Policy, Prio, Scheduling, SwitchReason, TaskId, TaskOrder,
+};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, fair, run};
@@ -148,6 +150,33 @@ fn a_group_number_that_is_used_again_has_its_own_order() {
         }
         bench.on(0, move |sched| sched.free_group(group));
     }
+}
+
+#[test]
+fn deadlines_change_while_the_group_is_throttled() {
+    let bench = Bench::new("core:1 pu:1", "shipped", true);
+    let group = bench.deadline_group();
+    let ids = [50, 60, 70].map(|due| bench.made(group, Some(due), &[]));
+    let [millisecond, hundred] = [1, 100].map(|count| Span::from_micros(count * 1_000));
+    let next = bench.on(0, move |sched| {
+        sched.set_group_quota(group, Some(GroupQuota::new(millisecond, hundred).expect("a limit")));
+        run(sched);
+        Simulated::compute(millisecond * 2);
+        sched.tick();
+        sched.switch(SwitchReason::Preempt)
+    });
+    assert_eq!(next, None, "the quota is used up");
+    bench.set_deadline(ids[0], Some(80));
+    bench.set_deadline(ids[2], Some(40));
+    bench.on(0, move |sched| {
+        // The second period pays for the excess of the first.
+        for _ in 0..3 {
+            Simulated::compute(hundred);
+            sched.refill();
+        }
+    });
+    assert_eq!(bench.order(), [2, 1, 0].map(|at| ids[at]));
+    assert_eq!(bench.on(0, |sched| sched.snapshot().violations()), [""; 0]);
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_blocked_thread_borrows_and_sleeps() {
 }
 
 #[test]
-fn a_task_inherits_priority_group_and_cpus() {
+fn a_task_inherits_priority_group_and_deadline() {
     let runtime = runtime(2);
     let group = runtime.handle().group("batch");
     let options = SpawnOptions::from(Priority::fair(5)).within(&group).named("parent");
@@ -65,6 +65,11 @@ fn a_task_inherits_priority_group_and_cpus() {
         assert_eq!(options.group.expect("a group").id(), group.id());
         assert_eq!(options.name, None, "a name is one task's");
     }
+    let requests = runtime.handle().deadline_group("requests");
+    let deadline = runtime.handle().now() + Duration::from_secs(3_600);
+    let options = SpawnOptions::from(Priority::fair(0)).within(&requests).due(deadline);
+    let child = runtime.handle().spawn(options, async { hitm::spawn(async { Handle::current().deadline() }).await });
+    assert_eq!(runtime.block_on(child).expect("it ends").expect("it ends"), Some(deadline));
     let entered = runtime.handle().enter();
     assert_eq!(SpawnOptions::inherited(runtime.handle()).priority, Priority::default());
     assert_eq!(hitm::task_name(), None);

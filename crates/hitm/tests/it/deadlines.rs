@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_lite::future::yield_now;
+use hitm::sync::PiMutex;
 use hitm::{Group, Handle, Priority, Span, SpawnOptions, Time};
 use hitm_machine::{Random, Simulated};
 
 use crate::groups::within;
 use crate::host::{Host, Setup, simulate};
-use crate::stage::{Diary, joined, on_first_cpu, pinned};
+use crate::stage::{Diary, Gate, joined, on_first_cpu, pinned, until_it_waits};
 
 every_host!(
     requests_run_by_deadline,
@@ -19,6 +20,7 @@ every_host!(
     equals_that_yield_take_turns,
     a_request_spawns_with_its_own_deadline,
     a_deadline_can_change_while_the_task_waits,
+    a_priority_that_is_lent_leaves_the_deadline,
     a_crowd_with_deadlines_ends,
 );
 
@@ -150,6 +152,46 @@ async fn a_deadline_can_change_while_the_task_waits<H: Host>(handle: Handle<H>) 
     })
     .await;
     assert_eq!(notes, ["three", "two", "one"]);
+}
+
+async fn a_priority_that_is_lent_leaves_the_deadline<H: Host>(handle: Handle<H>) {
+    let notes = on_first_cpu(&handle, |handle| async move {
+        let (diary, group) = (Diary::new(), handle.deadline_group("requests"));
+        let mutex = Arc::new(PiMutex::new(&handle, ()));
+        let (held, release) = (Gate::new(&handle), Gate::new(&handle));
+        let owner = {
+            let (clock, diary, mutex) = (handle.clone(), diary.clone(), mutex.clone());
+            let (held, release) = (held.clone(), release.clone());
+            handle.spawn(on_first(&group).due(hours(2)), async move {
+                let guard = mutex.lock().await.expect("no holder panics");
+                held.open();
+                release.pass().await;
+                diary.note("lent");
+                drop(guard);
+                clock.yield_now().await;
+                diary.note("two");
+            })
+        };
+        held.pass().await;
+        let own = diary.clone();
+        let waiter = until_it_waits(&handle, async move {
+            let _guard = mutex.lock().await.expect("no holder panics");
+            own.note("urgent");
+        })
+        .await;
+        let request = |name: &'static str, hour| {
+            let diary = diary.clone();
+            handle.spawn(on_first(&group).due(hours(hour)), async move { diary.note(name) })
+        };
+        let others = [request("three", 3), request("one", 1)];
+        release.open();
+        for task in others.into_iter().chain([waiter, owner]) {
+            joined(task).await;
+        }
+        diary.take()
+    })
+    .await;
+    assert_eq!(notes, ["lent", "urgent", "one", "two", "three"]);
 }
 
 async fn a_crowd_with_deadlines_ends<H: Host>(handle: Handle<H>) {

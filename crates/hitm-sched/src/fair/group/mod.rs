@@ -24,8 +24,8 @@
 //! [`leaf_list`] decays the load of CPUs on which nothing is queued.
 //!
 //! **Order.** A group may serve its tasks by their deadlines instead of sharing its time among
-//! them: [`TaskOrder`](crate::TaskOrder). Its own share does not depend on that, so a deadline has no effect outside
-//! the group.
+//! them: [`TaskOrder`](crate::TaskOrder). Its own share does not depend on that, so a deadline has
+//! no effect outside the group.
 //!
 //! **Life** ([`change`]). A group has references: one of its maker, one per task, one per group in
 //! it. When the last is dropped, the group ends and its number is free. A group whose maker drops
