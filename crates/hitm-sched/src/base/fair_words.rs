@@ -27,17 +27,16 @@ described! {
         pub(crate) weight: M::Plain<u32>,
         /// The least virtual runtime of its subtree.
         pub(crate) least_vruntime: M::Plain<i64>,
-        /// Its virtual deadline, in nanoseconds of virtual time, as all times here. In the order of
-        /// deadlines this word, `vruntime` and `left_of_slice` mean something else:
-        /// [`by_deadline`](super::timeline).
+        /// Its virtual deadline, in nanoseconds of virtual time, as all times here; in the order of
+        /// deadlines, the time that it was given.
         pub(crate) deadline: M::Plain<i64>,
-        /// Its virtual runtime.
+        /// Its virtual runtime; in the order of deadlines, the time of its place among equals.
         pub(crate) vruntime: M::Plain<i64>,
         other_line: LineStart,
         /// Its distance behind the average when it left its queue.
         pub(crate) lag: M::Plain<i64>,
         /// The distance of its deadline then, if it left in the middle of its slice; 0 for a new
-        /// slice.
+        /// slice. In the order of deadlines, what is left of its turn while it is queued.
         pub(crate) left_of_slice: M::Plain<i64>,
         /// Its nice level.
         pub(crate) nice: M::Plain<i32>,
