@@ -16,8 +16,9 @@
 //! next switch or checkpoint, by whoever changes the task, or by whoever takes the CPU offline. So
 //! a task leaves the word once.
 //!
-//! **Memory ordering.** All operations are Relaxed. A change of the task holds its `pi_lock`, so it
-//! sees an offer that came before. Takers exclude each other by the queue's lock.
+//! **Memory ordering.** Takers exclude each other by the queue's lock. A change of the task holds
+//! its `pi_lock`, so it sees an offer that came before. A CPU that takes the offering CPU offline
+//! does not hold that lock: the offer publishes the task's words to it.
 //!
 //! The model checker runs this word: `run_next/loom.rs`.
 //!
@@ -45,9 +46,6 @@ pub(crate) struct RunNext<M: Memory> {
     cpus: PerCpu<M, NextTask<M>>,
 }
 
-/// Relaxed: see the module's documentation.
-const LOCKED: Ordering = Ordering::Relaxed;
-
 impl<M: Memory> RunNext<M> {
     /// Creates the words of CPUs that have no such task.
     pub(crate) fn new(topology: &Topology) -> Self {
@@ -58,21 +56,26 @@ impl<M: Memory> RunNext<M> {
     /// unless another CPU changes the task just now.
     #[inline]
     pub(crate) fn peek(&self, cpu: CpuId) -> Option<TaskId> {
-        self.cpus[cpu].task.load(LOCKED).checked_sub(1).map(TaskId)
+        // Relaxed: a number by itself. Whoever uses the task takes it first.
+        self.cpus[cpu].task.load(Ordering::Relaxed).checked_sub(1).map(TaskId)
     }
 
     /// `cpu`, which calls, runs `id` next. It has no such task yet. The caller holds the task's
     /// `pi_lock`.
     #[inline]
     pub(crate) fn offer(&self, cpu: CpuId, id: TaskId) {
-        self.cpus[cpu].task.store(id.0 + 1, LOCKED);
+        // Release: publishes the task's words. Pairs with the Acquire of `take`.
+        self.cpus[cpu].task.store(id.0 + 1, Ordering::Release);
     }
 
     /// Takes the task that the CPU of `rq` runs next.
     #[inline]
     pub(crate) fn take(&self, rq: &RqGuard<'_, M>) -> Option<TaskId> {
-        let id = self.peek(rq.cpu)?;
-        self.cpus[rq.cpu].task.store(0, LOCKED);
+        let word = &self.cpus[rq.cpu].task;
+        // Acquire: sees the task's words. Pairs with the Release of `offer`.
+        let id = word.load(Ordering::Acquire).checked_sub(1).map(TaskId)?;
+        // Relaxed: the CPU itself offers next, and other takers hold the lock of the queue.
+        word.store(0, Ordering::Relaxed);
         Some(id)
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use expect_test::expect;
-use hitm_loom::{Defect, FaultKind, Loom, Model, Op, Row, Site, require, table, thread};
-use hitm_memory::{AtomicWord, Memory, RawSpinLock};
+use hitm_loom::{Defect, FaultKind, Loom, LoomPlain, Model, Op, Row, Site, require, table, thread};
+use hitm_memory::{AtomicWord, Memory, PlainWord, RawSpinLock};
 use hitm_topology::CpuId;
 
 use super::RunNext;
@@ -20,6 +20,8 @@ struct World {
     queue: RunQueue<Loom>,
     /// The task's.
     pi_lock: RawSpinLock<Loom>,
+    /// A word of the task: written before it is offered, read by whoever takes it.
+    word: LoomPlain<u32>,
     /// How often the task left the word.
     left: <Loom as Memory>::Atomic<u32>,
 }
@@ -28,12 +30,13 @@ impl World {
     fn new() -> Arc<Self> {
         let topology = hitm_topology::parse("core:1 pu:1").expect("a CPU");
         let (next, queue) = (RunNext::new(&topology), RunQueue::new());
-        Arc::new(Self { next, queue, pi_lock: RawSpinLock::new(), left: AtomicWord::new(0) })
+        Arc::new(Self { next, queue, pi_lock: RawSpinLock::new(), word: LoomPlain::new(0), left: AtomicWord::new(0) })
     }
 
     /// The CPU offers the task and switches.
     fn run(&self) {
         let pi = self.pi_lock.lock();
+        self.word.set(1);
         self.next.offer(CPU, TASK);
         drop(pi);
         self.take();
@@ -49,6 +52,7 @@ impl World {
         let rq = RqGuard::lock(&self.queue, CPU);
         let is_taken = self.next.take(&rq).is_some();
         if is_taken {
+            require(self.word.get() == 1, "the task's word is old");
             // Relaxed: counted; the threads are joined before it is read.
             self.left.fetch_add(1, Ordering::Relaxed);
         }
@@ -71,24 +75,41 @@ fn once() -> Model {
     })
 }
 
+/// A CPU offers a task and switches, while another CPU takes it offline.
+fn offline() -> Model {
+    Model::new("run_next: whoever takes the task sees its words", || {
+        let world = World::new();
+        let offline = world.clone();
+        let offline = thread::spawn(move || _ = offline.take());
+        world.run();
+        offline.join().expect("threads return");
+    })
+}
+
 #[test]
 fn a_task_leaves_the_word_once() {
     once().check();
+    offline().check();
 }
 
 #[test]
 fn a_broken_word_is_noticed() {
     let site = |op, order| Site::new("src/shipped/run_next.rs", op, order);
     let row = |name, defect| Row { name, defect, model: once(), caught_by: FaultKind::Property };
+    let race = |name, defect| Row { name, defect, model: offline(), caught_by: FaultKind::Race };
     let lock = Site::new("src/lock.rs", Op::Store, Ordering::Release);
     let rows = [
-        row("the offer is lost", Defect::lose(site(Op::Store, Ordering::Relaxed))),
+        row("the offer is lost", Defect::lose(site(Op::Store, Ordering::Release))),
+        race("the offer publishes nothing", Defect::relax(site(Op::Store, Ordering::Release))),
+        race("a taker sees nothing of the task", Defect::relax(site(Op::Load, Ordering::Acquire))),
         row("a lock publishes nothing", Defect::relax(lock)),
     ];
     expect![[r#"
-        defect                   | property                              | caught by
-        the offer is lost        | run_next: a task leaves the word once | loom, property
-        a lock publishes nothing | run_next: a task leaves the word once | loom, property
+        defect                           | property                                        | caught by
+        the offer is lost                | run_next: a task leaves the word once           | loom, property
+        the offer publishes nothing      | run_next: whoever takes the task sees its words | loom, data race
+        a taker sees nothing of the task | run_next: whoever takes the task sees its words | loom, data race
+        a lock publishes nothing         | run_next: a task leaves the word once           | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }
