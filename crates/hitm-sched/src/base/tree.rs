@@ -12,8 +12,6 @@
 //!
 //! **Cost.** At most two lines per member on the way. A word that does not change is not stored.
 
-use std::cmp::Ordering::{Equal, Greater, Less};
-
 use hitm_memory::{Memory, PlainWord};
 
 use crate::base::fair_words::{FairTask, Member, link, member};
@@ -88,12 +86,11 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
     }
 
     fn is_before(&self, one: Node<'a, M>, other: Node<'a, M>) -> bool {
-        let by_time = |node: Node<'a, M>| (if self.takes_turns { node.words.vruntime.get() } else { 0 }, node.id);
-        match one.words.deadline.get().cmp(&other.words.deadline.get()) {
-            Less => true,
-            Equal => by_time(one) < by_time(other),
-            Greater => false,
-        }
+        let key = |node: Node<'a, M>| {
+            let place = if self.takes_turns { node.words.vruntime.get() } else { 0 };
+            (node.words.deadline.get(), place, node.id)
+        };
+        key(one) < key(other)
     }
 
     fn of(&self, id: Member) -> Node<'a, M> {
