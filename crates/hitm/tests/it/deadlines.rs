@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_lite::future::yield_now;
-use hitm::sync::PiMutex;
 use hitm::{Group, Handle, Priority, Span, SpawnOptions, Time};
 use hitm_machine::{Random, Simulated};
 
 use crate::groups::within;
 use crate::host::{Host, Setup, simulate};
-use crate::stage::{Diary, Gate, joined, on_first_cpu, pinned, until_it_waits};
+use crate::stage::{Diary, joined, notes_beside_an_owner, on_first_cpu, pinned, sum_of};
 
 every_host!(
     requests_run_by_deadline,
@@ -37,11 +36,7 @@ fn hours(count: u64) -> Time {
 async fn requests_run_by_deadline<H: Host>(handle: Handle<H>) {
     let notes = on_first_cpu(&handle, |handle| async move {
         let (diary, group) = (Diary::new(), handle.deadline_group("requests"));
-        let request = |name: &'static str, deadline| {
-            let diary = diary.clone();
-            let options = SpawnOptions { deadline, ..on_first(&group) };
-            handle.spawn(options, async move { diary.note(name) })
-        };
+        let request = |name, deadline| diary.noted_by(&handle, name, SpawnOptions { deadline, ..on_first(&group) });
         let tasks = [
             request("some time", None),
             request("third", Some(hours(3))),
@@ -138,10 +133,7 @@ async fn a_request_spawns_with_its_own_deadline<H: Host>(handle: Handle<H>) {
 async fn a_deadline_can_change_while_the_task_waits<H: Host>(handle: Handle<H>) {
     let notes = on_first_cpu(&handle, |handle| async move {
         let (diary, group) = (Diary::new(), handle.deadline_group("requests"));
-        let request = |name: &'static str, hour| {
-            let diary = diary.clone();
-            handle.spawn(on_first(&group).due(hours(hour)), async move { diary.note(name) })
-        };
+        let request = |name, hour| diary.noted_by(&handle, name, on_first(&group).due(hours(hour)));
         let tasks = [request("one", 1), request("two", 2), request("three", 3)];
         handle.set_deadline_of(&tasks[0], Some(hours(4)));
         handle.set_deadline_of(&tasks[2], Some(hours(1)));
@@ -155,42 +147,14 @@ async fn a_deadline_can_change_while_the_task_waits<H: Host>(handle: Handle<H>) 
 }
 
 async fn a_priority_that_is_lent_leaves_the_deadline<H: Host>(handle: Handle<H>) {
-    let notes = on_first_cpu(&handle, |handle| async move {
-        let (diary, group) = (Diary::new(), handle.deadline_group("requests"));
-        let mutex = Arc::new(PiMutex::new(&handle, ()));
-        let (held, release) = (Gate::new(&handle), Gate::new(&handle));
-        let owner = {
-            let (clock, diary, mutex) = (handle.clone(), diary.clone(), mutex.clone());
-            let (held, release) = (held.clone(), release.clone());
-            handle.spawn(on_first(&group).due(hours(2)), async move {
-                let guard = mutex.lock().await.expect("no holder panics");
-                held.open();
-                release.pass().await;
-                diary.note("lent");
-                drop(guard);
-                clock.yield_now().await;
-                diary.note("two");
-            })
-        };
-        held.pass().await;
-        let own = diary.clone();
-        let waiter = until_it_waits(&handle, async move {
-            let _guard = mutex.lock().await.expect("no holder panics");
-            own.note("urgent");
-        })
-        .await;
-        let request = |name: &'static str, hour| {
-            let diary = diary.clone();
-            handle.spawn(on_first(&group).due(hours(hour)), async move { diary.note(name) })
-        };
-        let others = [request("three", 3), request("one", 1)];
-        release.open();
-        for task in others.into_iter().chain([waiter, owner]) {
-            joined(task).await;
-        }
-        diary.take()
-    })
-    .await;
+    let group = handle.deadline_group("requests");
+    let owner = on_first(&group).due(hours(2));
+    let others = move |handle: &Handle<H>, diary: &Diary<_>| {
+        [("three", 3), ("one", 1)]
+            .map(|(name, hour)| diary.noted_by(handle, name, on_first(&group).due(hours(hour))))
+            .into()
+    };
+    let notes = notes_beside_an_owner(&handle, owner, "two", others).await;
     assert_eq!(notes, ["lent", "urgent", "one", "two", "three"]);
 }
 
@@ -216,11 +180,7 @@ async fn a_crowd_with_deadlines_ends<H: Host>(handle: Handle<H>) {
     };
     let tasks: Vec<_> = (0..H::OFTEN).map(work).collect();
     drop(groups);
-    let mut sum = 0;
-    for task in tasks {
-        sum += joined(task).await;
-    }
-    assert_eq!(sum, H::OFTEN * (H::OFTEN - 1) / 2);
+    assert_eq!(sum_of(tasks).await, H::OFTEN * (H::OFTEN - 1) / 2);
 }
 
 /// How requests are ordered.

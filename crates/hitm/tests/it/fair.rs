@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hitm::sync::PiMutex;
 use hitm::{Handle, Priority, SpawnOptions};
 
 use crate::host::Host;
-use crate::stage::{Diary, Gate, LOW, SAME, joined, on_first_cpu, pinned, until_it_waits};
+use crate::stage::{Diary, LOW, SAME, joined, notes_beside_an_owner, on_first_cpu, pinned, sum_of};
 
 every_host!(
     fair_tasks_run_after_all_real_time_ones,
@@ -27,10 +26,7 @@ fn fair(nice: i8) -> SpawnOptions {
 async fn fair_tasks_run_after_all_real_time_ones<H: Host>(handle: Handle<H>) {
     let notes = on_first_cpu(&handle, |handle| async move {
         let diary = Diary::new();
-        let note = |name: &'static str, options| {
-            let diary = diary.clone();
-            handle.spawn(options, async move { diary.note(name) })
-        };
+        let note = |name, options| diary.noted_by(&handle, name, options);
         let tasks = [note("fair", fair(-20)), note("low", pinned(LOW)), note("same", pinned(SAME))];
         for task in tasks {
             joined(task).await;
@@ -64,10 +60,7 @@ async fn a_task_that_becomes_fair_makes_way<H: Host>(handle: Handle<H>) {
 async fn a_fair_task_that_becomes_real_time_goes_first<H: Host>(handle: Handle<H>) {
     let notes = on_first_cpu(&handle, |handle| async move {
         let diary = Diary::new();
-        let note = |name: &'static str, options| {
-            let diary = diary.clone();
-            handle.spawn(options, async move { diary.note(name) })
-        };
+        let note = |name, options| diary.noted_by(&handle, name, options);
         let (first, second, low) = (note("first", fair(0)), note("second", fair(19)), note("low", pinned(LOW)));
         handle.set_priority_of(&second, Priority::fifo(LOW + 1));
         handle.set_priority_of(&first, Priority::fair(-20));
@@ -81,43 +74,8 @@ async fn a_fair_task_that_becomes_real_time_goes_first<H: Host>(handle: Handle<H
 }
 
 async fn a_fair_owner_is_lent_the_priority_of_who_waits<H: Host>(handle: Handle<H>) {
-    let notes = on_first_cpu(&handle, |handle| async move {
-        let diary = Diary::new();
-        let mutex = Arc::new(PiMutex::new(&handle, ()));
-        let (held, release) = (Gate::new(&handle), Gate::new(&handle));
-        let owner = {
-            let (clock, diary, mutex) = (handle.clone(), diary.clone(), mutex.clone());
-            let (held, release) = (held.clone(), release.clone());
-            handle.spawn(fair(7), async move {
-                let guard = mutex.lock().await.expect("no holder panics");
-                held.open();
-                release.pass().await;
-                diary.note("lent");
-                drop(guard);
-                clock.yield_now().await;
-                diary.note("fair");
-            })
-        };
-        held.pass().await;
-        let waiter = {
-            let (diary, mutex) = (diary.clone(), mutex.clone());
-            until_it_waits(&handle, async move {
-                let _guard = mutex.lock().await.expect("no holder panics");
-                diary.note("urgent");
-            })
-            .await
-        };
-        let between = {
-            let diary = diary.clone();
-            handle.spawn(pinned(SAME + 1), async move { diary.note("between") })
-        };
-        release.open();
-        for task in [waiter, between, owner] {
-            joined(task).await;
-        }
-        diary.take()
-    })
-    .await;
+    let between = |handle: &Handle<H>, diary: &Diary<_>| vec![diary.noted_by(handle, "between", pinned(SAME + 1))];
+    let notes = notes_beside_an_owner(&handle, fair(7), "fair", between).await;
     assert_eq!(notes, ["lent", "urgent", "between", "fair"]);
 }
 
@@ -163,11 +121,7 @@ async fn a_crowd_of_fair_tasks_ends<H: Host>(handle: Handle<H>) {
         })
     };
     let tasks: Vec<_> = (0..H::OFTEN).map(work).collect();
-    let mut sum = 0;
-    for task in tasks {
-        sum += joined(task).await;
-    }
-    assert_eq!(sum, H::OFTEN * (H::OFTEN - 1) / 2);
+    assert_eq!(sum_of(tasks).await, H::OFTEN * (H::OFTEN - 1) / 2);
 }
 
 #[cfg(not(miri))]

@@ -6,7 +6,7 @@ use hitm::sync::PiMutex;
 use hitm::{Group, Handle, Priority, QuotaRefused, Span, SpawnOptions, WeightRefused};
 
 use crate::host::Host;
-use crate::stage::{Gate, joined};
+use crate::stage::{Gate, joined, sum_of};
 
 every_host!(
     a_crowd_within_limits_ends,
@@ -42,11 +42,7 @@ async fn a_crowd_in_groups_ends<H: Host>(handle: Handle<H>) {
     };
     let tasks: Vec<_> = (0..H::OFTEN).map(work).collect();
     drop(groups);
-    let mut sum = 0;
-    for task in tasks {
-        sum += joined(task).await;
-    }
-    assert_eq!(sum, H::OFTEN * (H::OFTEN - 1) / 2);
+    assert_eq!(sum_of(tasks).await, H::OFTEN * (H::OFTEN - 1) / 2);
 }
 
 async fn a_crowd_within_limits_ends<H: Host>(handle: Handle<H>) {

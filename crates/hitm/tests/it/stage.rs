@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use hitm::sync::Futex;
+use hitm::sync::{Futex, PiMutex};
 use hitm::{CpuSet, Handle, JoinHandle, Priority, Span, SpawnOptions};
 use hitm_memory::{AtomicWord, Platform};
 use hitm_topology::CpuId;
@@ -111,6 +111,15 @@ pub(crate) async fn joined<P: Platform, T>(task: JoinHandle<P, T>) -> T {
     }
 }
 
+/// Joins tasks that return numbers, and returns their sum.
+pub(crate) async fn sum_of<P: Platform>(tasks: impl IntoIterator<Item = JoinHandle<P, usize>>) -> usize {
+    let mut sum = 0;
+    for task in tasks {
+        sum += joined(task).await;
+    }
+    sum
+}
+
 /// Spawns a task on the first CPU that is more urgent than the caller there, and lets it run until
 /// it waits.
 pub(crate) async fn until_it_waits<P, F>(handle: &Handle<P>, future: F) -> JoinHandle<P, F::Output>
@@ -167,4 +176,61 @@ impl<T> Diary<T> {
     pub(crate) fn take(&self) -> Vec<T> {
         std::mem::take(&mut self.0.lock().expect("no holder panics"))
     }
+}
+
+impl Diary<&'static str> {
+    /// Spawns a task that notes its name and ends.
+    pub(crate) fn noted_by<P: Platform>(
+        &self,
+        handle: &Handle<P>,
+        name: &'static str,
+        options: SpawnOptions,
+    ) -> JoinHandle<P, ()> {
+        let diary = self.clone();
+        handle.spawn(options, async move { diary.note(name) })
+    }
+}
+
+/// Runs a task with `options`, for the first CPU, that holds a mutex until a more urgent task waits
+/// for it, and is lent that priority. It notes "lent", releases the mutex, yields, and notes
+/// `after`; the more urgent task notes "urgent". `beside` spawns other tasks while the priority is
+/// lent. Returns the notes.
+pub(crate) async fn notes_beside_an_owner<P: Platform>(
+    handle: &Handle<P>,
+    options: SpawnOptions,
+    after: &'static str,
+    beside: impl FnOnce(&Handle<P>, &Diary<&'static str>) -> Vec<JoinHandle<P, ()>> + Send + 'static,
+) -> Vec<&'static str> {
+    on_first_cpu(handle, move |handle| async move {
+        let diary = Diary::new();
+        let mutex = Arc::new(PiMutex::new(&handle, ()));
+        let (held, release) = (Gate::new(&handle), Gate::new(&handle));
+        let owner = {
+            let (clock, diary, mutex) = (handle.clone(), diary.clone(), mutex.clone());
+            let (held, release) = (held.clone(), release.clone());
+            handle.spawn(options, async move {
+                let guard = mutex.lock().await.expect("no holder panics");
+                held.open();
+                release.pass().await;
+                diary.note("lent");
+                drop(guard);
+                clock.yield_now().await;
+                diary.note(after);
+            })
+        };
+        held.pass().await;
+        let own = diary.clone();
+        let waiter = until_it_waits(&handle, async move {
+            let _guard = mutex.lock().await.expect("no holder panics");
+            own.note("urgent");
+        })
+        .await;
+        let others = beside(&handle, &diary);
+        release.open();
+        for task in [waiter].into_iter().chain(others).chain([owner]) {
+            joined(task).await;
+        }
+        diary.take()
+    })
+    .await
 }
