@@ -30,6 +30,7 @@ pub use base::weight::Nice;
 pub use check::Snapshot;
 pub use cid::MAPS_MAX;
 pub use fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
+pub use fair::group::slice::{GroupSlice, SliceRefused};
 pub use fair::group::{GROUPS_MAX, GroupWeight, WeightRefused};
 pub use mitigation::{GROUP_LOADS, IDLE_SEARCHES, LAYOUTS, Mitigation, OBJECTS, Row, TABLE, UnknownMitigation};
 pub use scheduler::{Scheduler, Scheduling, SwitchReason};

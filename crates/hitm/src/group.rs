@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hitm_memory::{Platform, Span};
 use hitm_sched::{
-    GroupId, GroupQuota, GroupThrottling, GroupWeight, QuotaRefused, RealTimeQuota, TaskOrder, WeightRefused,
+    GroupId, GroupQuota, GroupSlice, GroupThrottling, GroupWeight, QuotaRefused, RealTimeQuota, SliceRefused,
+    TaskOrder, WeightRefused,
 };
 
 use crate::join::JoinHandle;
@@ -33,6 +34,8 @@ trait Owner: Send + Sync {
     fn make(&self, parent: GroupId, order: TaskOrder) -> Option<GroupId>;
 
     fn weigh(&self, group: GroupId, weight: GroupWeight);
+
+    fn slice(&self, group: GroupId, slice: GroupSlice);
 
     fn limit(&self, group: GroupId, quota: Option<GroupQuota>);
 
@@ -92,6 +95,12 @@ impl<P: Platform> Owner for Weak<Inner<P>> {
     fn weigh(&self, group: GroupId, weight: GroupWeight) {
         if let Some(runtime) = self.upgrade() {
             runtime.system_call(|| runtime.sched.set_group_weight(group, weight));
+        }
+    }
+
+    fn slice(&self, group: GroupId, slice: GroupSlice) {
+        if let Some(runtime) = self.upgrade() {
+            runtime.system_call(|| runtime.sched.set_group_slice(group, slice));
         }
     }
 
@@ -165,6 +174,47 @@ impl Group {
     /// When `weight` is not 1 to 10,000. The old weight then remains.
     pub fn weight(&self, weight: u32) -> Result<Self, WeightRefused> {
         self.0.owner.weigh(self.0.id, GroupWeight::new(weight)?);
+        Ok(self.clone())
+    }
+
+    /// Sets the length of the group's turns: its latency class. A turn is the CPU time after which
+    /// the group lets other groups and tasks run that want the same CPU, and after which a task of
+    /// the group lets another one run. The default depends on the number of CPUs: 0.7 ms on one,
+    /// 1.4 ms on two or three, 2.1 ms on four to seven, 2.8 ms on more. Another call changes it at
+    /// any time, for the turns that begin afterwards. Returns the group, as [`Group::weight`].
+    ///
+    /// When a task of the group wakes, and a group or task with longer turns runs on its CPU, the
+    /// woken task runs at the running task's next checkpoint or wait instead of after its turn.
+    /// That costs the others no CPU time: each group still gets the time that its weight gives it.
+    /// A group that has had more than that waits until the others have had theirs, however short
+    /// its turns. So a tenant that should answer soon needs a weight that covers its work. Longer
+    /// turns suit a tenant that computes: its tasks are interrupted less often, and it waits longer
+    /// for its turns.
+    ///
+    /// A group in this one has the same turns, unless it has its own. In a [deadline
+    /// group](Handle::deadline_group), tasks with equal deadlines take these turns.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use hitm::{NativeRuntime, Priority, SpawnOptions};
+    ///
+    /// let runtime = NativeRuntime::with_cpus(2).unwrap();
+    /// let sum = runtime.run(|handle| async move {
+    ///     let answers = handle.group("answers").slice(Duration::from_micros(100)).unwrap();
+    ///     let reports = handle.group("reports").slice(Duration::from_millis(20)).unwrap();
+    ///     let options = |group| SpawnOptions::from(Priority::fair(0)).within(group);
+    ///     let report = handle.spawn(options(&reports), async { (0..1_000).sum::<u32>() });
+    ///     let answer = handle.spawn(options(&answers), async { 42 });
+    ///     answer.await.unwrap() + report.await.unwrap()
+    /// });
+    /// assert_eq!(sum.unwrap(), 499_542);
+    /// ```
+    ///
+    /// # Errors
+    /// When `slice` is not 100 us to 100 ms. The old length then remains.
+    pub fn slice(&self, slice: impl Into<Span>) -> Result<Self, SliceRefused> {
+        self.0.owner.slice(self.0.id, GroupSlice::new(slice.into())?);
         Ok(self.clone())
     }
 

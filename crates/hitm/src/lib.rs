@@ -120,7 +120,7 @@ pub use time::{Elapsed, Sleep};
 pub use work::{Checkpoint, Compute, YieldNow};
 
 pub use hitm_memory::{CpuSet, Memory, Native, Platform, Span, Time};
-pub use hitm_sched::{GroupThrottling, Mitigation, QuotaRefused, TaskId, WeightRefused};
+pub use hitm_sched::{GroupThrottling, Mitigation, QuotaRefused, SliceRefused, TaskId, WeightRefused};
 pub use hitm_topology::{CpuId, Error as TopologyError, Topology, parse as parse_topology};
 
 /// A join handle of the native runtime.

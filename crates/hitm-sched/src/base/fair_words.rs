@@ -55,6 +55,9 @@ described! {
         pub(crate) load_average: M::Plain<u64>,
         /// The part of the present period that has passed, in units.
         pub(crate) load_passed: M::Plain<u32>,
+        /// The slice of a group, in nanoseconds of CPU time; 0 for that of its queue. Neither read
+        /// nor written before a group has a slice of its own.
+        pub(crate) slice: M::Plain<u32>,
     }
 }
 
@@ -168,12 +171,12 @@ impl<M: Memory> FairTask<M> {
         Self {
             nice: M::Plain::new(i32::from(nice.get())),
             is_new: M::Plain::new(1),
-            ..Self::of_group(nice.fine_weight(), None)
+            ..Self::of_group(nice.fine_weight(), 0, None)
         }
     }
 
-    /// The words of a group on a CPU, in the group `above`.
-    pub(crate) fn of_group(weight: u32, above: Option<GroupId>) -> Self {
+    /// The words of a group on a CPU, in the group `above`; a `slice` of 0 is none of its own.
+    pub(crate) fn of_group(weight: u32, slice: u32, above: Option<GroupId>) -> Self {
         Self {
             left: M::Plain::new(0),
             right: M::Plain::new(0),
@@ -193,6 +196,7 @@ impl<M: Memory> FairTask<M> {
             load_value: M::Plain::new(0),
             load_average: M::Plain::new(0),
             load_passed: M::Plain::new(0),
+            slice: M::Plain::new(slice),
         }
     }
 

@@ -72,6 +72,25 @@ pub enum TaskOrder {
     Deadline,
 }
 
+/// The slices of the members of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slices {
+    /// The slice of a member without one of its own, in nanoseconds of CPU time.
+    pub(crate) default: i64,
+    /// Whether a member may have one of its own. If not, the word for it is not read.
+    pub(crate) has_own: bool,
+}
+
+impl Slices {
+    /// Returns the slice of the member with these words.
+    fn of<M: Memory>(self, words: &FairTask<M>) -> i64 {
+        match self.has_own.then(|| words.slice.get()) {
+            None | Some(0) => self.default,
+            Some(own) => i64::from(own),
+        }
+    }
+}
+
 /// How a member is put on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -87,14 +106,13 @@ pub(crate) struct Timeline<'a, M: Memory, F> {
     words: F,
     /// The running member that was looked up last, and its words.
     known: Cell<Option<(Member, &'a FairTask<M>)>>,
-    /// The slice, in nanoseconds of CPU time.
-    slice: i64,
+    slices: Slices,
     order: TaskOrder,
 }
 
 impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
-    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slice: i64, order: TaskOrder) -> Self {
-        Self { queue, words, known: Cell::new(None), slice, order }
+    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slices: Slices, order: TaskOrder) -> Self {
+        Self { queue, words, known: Cell::new(None), slices, order }
     }
 
     /// Returns the order, for checkers.
@@ -195,7 +213,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         words.vruntime.set(words.vruntime.get() + words.to_virtual(nanos as i64));
         let used_up = words.vruntime.get() >= words.deadline.get();
         if used_up {
-            words.deadline.set(words.vruntime.get() + words.to_virtual(self.slice));
+            words.deadline.set(words.vruntime.get() + words.to_virtual(self.slices.of(words)));
         }
         self.rebase();
         used_up
@@ -226,8 +244,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         words.vruntime.set(self.average() - if load > 0 { before_arrival(lag, load, weight) } else { 0 });
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {
             // A new task begins with half a slice: it runs soon, and takes little at first.
-            (0, 1) => words.to_virtual(self.slice) / 2,
-            (0, _) => words.to_virtual(self.slice),
+            (0, 1) => words.to_virtual(self.slices.of(words)) / 2,
+            (0, _) => words.to_virtual(self.slices.of(words)),
             (left, _) => left,
         };
         words.is_new.set(0);
@@ -287,7 +305,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// Notes how far from the average `id` is, which leaves, and what it keeps of its slice.
     fn note_lag(&self, id: Member, sleeps: bool) {
         let words = (self.words)(id);
-        let most = words.to_virtual((2 * self.slice).max(TICK_NANOS));
+        let most = words.to_virtual((2 * self.slices.of(words)).max(TICK_NANOS));
         words.lag.set((self.average() - words.vruntime.get()).clamp(-most, most));
         words.left_of_slice.set(if sleeps { 0 } else { words.deadline.get() - words.vruntime.get() });
         if !M::LEAVES_OUT_READS {
@@ -297,7 +315,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// Returns the member that should run, other than `without`. The running member continues while
-    /// it is eligible and its slice is not used up.
+    /// it is eligible and its slice is not used up, unless a member with a shorter slice and an
+    /// earlier deadline is the next.
     pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
         if M::LEAVES_OUT_READS && self.queue.root.get() == 0 {
             // It is alone, or there is none.
@@ -313,10 +332,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             return stays;
         }
         let stays = stays.filter(|&curr| is_eligible(self.of_curr(curr).vruntime.get()));
-        if let Some(curr) = stays
-            && self.of_curr(curr).deadline.get() == self.queue.chosen_deadline.get()
-        {
-            return Some(curr);
+        let has_turn = stays.is_some_and(|curr| self.of_curr(curr).deadline.get() == self.queue.chosen_deadline.get());
+        if has_turn && !self.slices.has_own {
+            return stays;
         }
         let is_passed_over = without.is_some() && without == curr;
         // The skipped member may be the only eligible one.
@@ -325,7 +343,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         match (stays, first) {
             (Some(curr), Some(first)) => {
                 let deadline = |id| ((self.words)(id).deadline.get(), id);
-                Some(if deadline(curr) <= deadline(first) { curr } else { first })
+                let slice = |id| self.slices.of((self.words)(id));
+                let goes_on = has_turn && slice(curr) <= slice(first);
+                Some(if goes_on || deadline(curr) <= deadline(first) { curr } else { first })
             }
             (one, other) => one.or(other),
         }
@@ -358,7 +378,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let Some(curr) = self.curr() else { return };
         let words = self.of_curr(curr);
         match self.order {
-            TaskOrder::Weight => words.deadline.set(words.deadline.get() + words.to_virtual(self.slice)),
+            TaskOrder::Weight => words.deadline.set(words.deadline.get() + words.to_virtual(self.slices.of(words))),
             TaskOrder::Deadline => self.end_turn(words, now),
         }
     }

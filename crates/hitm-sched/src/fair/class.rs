@@ -34,6 +34,10 @@ const BASE_SLICE: i64 = 700_000;
 /// A slice grows with the binary logarithm of the number of CPUs, up to this number: Linux's.
 const SLICE_CPUS_MAX: usize = 8;
 
+/// The longest tick period where groups have slices of their own: that of kernels with 1,000 ticks
+/// per second. A group that becomes eligible waits for no event but a tick.
+const SLICED_TICK: Span = Span::from_micros(1_000);
+
 /// The rank of a served fair task: above all real-time tasks, like the deadline class.
 const ABOVE_REAL_TIME: Prio = Prio(-1);
 
@@ -270,6 +274,13 @@ impl<P: Platform> Fair<P> {
         self.pick_levels(state, rq.cpu, None, P::moment()) != Some(curr)
     }
 
+    /// Returns whether the turn of the running fair task ends because a group with a shorter slice
+    /// waits and has become eligible.
+    fn ends_turn(&self, state: &State<P>, rq: &RqGuard<'_, P>) -> bool {
+        let runs = |curr: &TaskId| self.groups.has_slices() && self.is_fair(state, *curr);
+        rq.curr().filter(runs).is_some_and(|curr| self.has_another_first(state, rq, curr))
+    }
+
     /// The calling CPU, that of `rq`, switches from `prev` to `next`.
     #[inline]
     pub(crate) fn note_idleness(
@@ -308,7 +319,7 @@ impl<P: Platform> Fair<P> {
         let mut rq = state.lock(here);
         let now = P::moment();
         let ended = if self.groups.are_used() {
-            self.charge_levels(state, here, now)
+            self.charge_levels(state, here, now) || self.ends_turn(state, &rq)
         } else {
             self.timeline(state, here).charge(now) && self.fair_queue(here).nr_queued.get() > 1
         };
@@ -334,7 +345,8 @@ impl<P: Platform> Fair<P> {
         if !ids_want_one && !any {
             return refill;
         }
-        let tick = next_multiple(now, self.tick).min(refill);
+        let period = if self.groups.has_slices() { self.tick.min(SLICED_TICK) } else { self.tick };
+        let tick = next_multiple(now, period).min(refill);
         let slice = if any { self.slice_ends(state, here) } else { None };
         slice.map_or(tick, |slice| slice.min(tick))
     }

@@ -40,7 +40,7 @@ impl<P: Platform> Fair<P> {
         Timeline::new(
             self.queue_at(cpu, group),
             move |member| self.groups.words_of(state, member, cpu),
-            self.class().slice,
+            self.groups.slices(cpu, group, self.class().slice),
             if group.is_some_and(|group| self.groups.is_by_deadline(group)) {
                 TaskOrder::Deadline
             } else {

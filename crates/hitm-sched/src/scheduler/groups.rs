@@ -13,6 +13,7 @@ use crate::base::timeline::TaskOrder;
 use crate::base::weight::Nice;
 use crate::fair::group::GroupWeight;
 use crate::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
+use crate::fair::group::slice::GroupSlice;
 use crate::scheduler::Scheduler;
 
 impl<P: Platform> Scheduler<P> {
@@ -31,6 +32,11 @@ impl<P: Platform> Scheduler<P> {
     /// Changes the weight of a group.
     pub fn set_group_weight(&self, id: GroupId, weight: GroupWeight) {
         self.fair.set_group_weight(&self.state, id, weight);
+    }
+
+    /// Gives a kept group a slice of its own. On each CPU it has it from its next slice on.
+    pub fn set_group_slice(&self, id: GroupId, slice: GroupSlice) {
+        self.fair.groups.set_slice(&self.state, id, slice);
     }
 
     /// Releases the caller's hold on a group. The group ends and its number becomes free when it

@@ -19,6 +19,7 @@ mod recipes;
 mod run;
 #[path = "../../../hitm-machine/tests/it/seeds.rs"]
 mod seeds;
+mod slices;
 
 /// The options that make `cargo test` run these tests.
 const TARGET: &str = "-p hitm-sched --test it";

@@ -42,10 +42,12 @@ pub(crate) enum Change {
     Moved,
     /// A task got another deadline, or lost it.
     Due,
+    /// A group got another slice.
+    Sliced,
 }
 
 impl Change {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Weighed, "group_weighed"),
         (Self::Limited, "group_limited"),
         (Self::RealTimeLimited, "group_limited_real_time"),
@@ -53,6 +55,7 @@ impl Change {
         (Self::Renewed, "group_renewed"),
         (Self::Moved, "group_moved"),
         (Self::Due, "group_due"),
+        (Self::Sliced, "group_sliced"),
     ];
 
     pub(crate) fn draw(random: &mut Random) -> Self {
@@ -101,6 +104,13 @@ impl Groups {
     pub(crate) fn weigh(&self, random: &mut Random) {
         if let Some(group) = self.any(random) {
             group.weight(WEIGHTS[random.below(WEIGHTS.len() as u64) as usize]).expect("a weight");
+        }
+    }
+
+    pub(crate) fn slice(&self, random: &mut Random) {
+        if let Some(group) = self.any(random) {
+            let slice = Span::from_micros([100, 1_000, 100_000][random.below(3) as usize]);
+            group.slice(slice).expect("a slice");
         }
     }
 

@@ -483,6 +483,7 @@ impl<P: Platform> Actor<P> {
         let (groups, change) = (&world.groups, Change::draw(random));
         match change {
             Change::Weighed => groups.weigh(random),
+            Change::Sliced => groups.slice(random),
             Change::Limited => groups.limit(random),
             Change::RealTimeLimited => groups.limit_real_time(random),
             Change::Unlimited => groups.end_limit(random),

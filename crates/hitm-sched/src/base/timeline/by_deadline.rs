@@ -33,7 +33,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     pub(super) fn join_equals(&self, id: Member, now: Time) {
         let words = (self.words)(id);
         words.vruntime.set(nanos(now) as i64);
-        words.left_of_slice.set(self.slice);
+        words.left_of_slice.set(self.slices.default);
         words.is_new.set(0);
     }
 
@@ -58,7 +58,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// The running task goes behind its equals.
     pub(super) fn end_turn(&self, curr: &FairTask<M>, now: Time) {
         curr.vruntime.set(nanos(now) as i64);
-        curr.left_of_slice.set(self.slice);
+        curr.left_of_slice.set(self.slices.default);
         self.queue.chosen_deadline.set(i64::MIN);
     }
 

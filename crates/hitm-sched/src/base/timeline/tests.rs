@@ -18,16 +18,23 @@ struct Bench {
     tasks: Vec<FairTask<Native>>,
     now: Time,
     order: TaskOrder,
+    slices: Slices,
 }
 
 impl Bench {
     fn new(nices: impl Iterator<Item = i8>) -> Self {
         let tasks = nices.map(|nice| FairTask::new(Nice::new(nice))).collect();
-        Self { queue: FairQueue::new(), tasks, now: Time::START, order: TaskOrder::Weight }
+        Self {
+            queue: FairQueue::new(),
+            tasks,
+            now: Time::START,
+            order: TaskOrder::Weight,
+            slices: Slices { default: SLICE, has_own: false },
+        }
     }
 
     fn line<'a>(&'a self) -> Timeline<'a, Native, impl Fn(Member) -> &'a FairTask<Native>> {
-        Timeline::new(&self.queue, |id| &self.tasks[id.0 as usize], SLICE, self.order)
+        Timeline::new(&self.queue, |id| &self.tasks[id.0 as usize], self.slices, self.order)
     }
 
     fn queued(&self) -> Vec<Member> {
@@ -71,31 +78,60 @@ impl Bench {
         if self.queued().len() == 1 {
             return line.curr().or_else(|| self.queued().first().copied());
         }
+        let slice = |id: Member| self.slice_of(id);
+        let earliest =
+            |from: Vec<Member>| from.into_iter().filter(eligible).min_by_key(|&id| (of(id).deadline.get(), id));
         if let Some(curr) = line.curr().filter(eligible)
             && of(curr).deadline.get() == self.queue.chosen_deadline.get()
+            && earliest(line.tree().collect()).is_none_or(|waits| slice(waits) >= slice(curr))
         {
             return Some(curr);
         }
-        self.queued().into_iter().filter(eligible).min_by_key(|&id| (of(id).deadline.get(), id))
+        earliest(self.queued())
+    }
+
+    /// Returns the slice of a member.
+    fn slice_of(&self, id: Member) -> i64 {
+        match self.tasks[id.0 as usize].slice.get() {
+            0 => SLICE,
+            own => i64::from(own),
+        }
+    }
+
+    /// Gives members slices of their own.
+    fn with_slices(mut self, slices: impl Iterator<Item = u32>) -> Self {
+        self.slices.has_own = true;
+        self.tasks.iter().zip(slices).for_each(|(words, slice)| words.slice.set(slice));
+        self
     }
 }
 
+/// A slice of a group, or none of its own.
+fn random_slice(chance: &mut Random) -> u32 {
+    [0, 100_000, 700_000, 10_000_000, 100_000_000][chance.below(5) as usize]
+}
+
 /// Checks random members that come and go, with weights of `weigh`, on a queue that is charged at
-/// least every `apart` nanoseconds.
+/// least every `apart` nanoseconds. In every second seed the members have slices of their own,
+/// which change.
 fn check_picks(weigh: fn(&mut Random) -> u32, apart: u64) {
     for seed in 0..30 {
         let mut chance = Random::new(seed, 0);
         let mut bench = Bench::new([0; 40].into_iter());
+        if seed % 2 == 1 {
+            bench = bench.with_slices((0..40).map(|_| random_slice(&mut chance)));
+        }
         bench.tasks.iter().for_each(|words| words.set_weight(weigh(&mut chance)));
         for step in 0..3_000 {
             bench.now += Span::from_nanos(chance.below(apart));
             let id = Member(chance.below(40) as u32);
             let is_queued = bench.queued().contains(&id);
             let line = bench.line();
-            match chance.below(6) {
+            match chance.below(7) {
                 0 | 1 if !is_queued => line.enqueue(id, Arrival::Waits, bench.now),
                 2 if is_queued => line.dequeue(id, chance.below(2) == 0, bench.now),
                 3 => line.let_go(bench.now),
+                5 if bench.slices.has_own => bench.tasks[id.0 as usize].slice.set(random_slice(&mut chance)),
                 4 if !is_queued => bench.tasks[id.0 as usize].set_weight(weigh(&mut chance)),
                 4 => line.reweigh(id, weigh(&mut chance), bench.now),
                 _ => _ = line.charge(bench.now),
@@ -258,7 +294,12 @@ fn time_by_an_earlier_deadline_is_no_debt() {
 /// Runs tasks of these nice levels, which always want to run, to the ends of their slices. Returns
 /// the time of each within `millis`, and the longest wait of each.
 fn shares(nices: &[i8], millis: u64) -> (Vec<u64>, Vec<u64>) {
-    let mut bench = Bench::new(nices.iter().copied());
+    shares_of(nices, Bench::new(nices.iter().copied()), millis)
+}
+
+/// As [`shares`], on a queue of the caller.
+fn shares_of(nices: &[i8], mut bench: Bench, millis: u64) -> (Vec<u64>, Vec<u64>) {
+    let longest = (0..nices.len()).map(|id| bench.slice_of(Member(id as u32))).max().expect("a task") as u64;
     for id in 0..nices.len() {
         bench.line().enqueue(Member(id as u32), Arrival::Waits, bench.now);
     }
@@ -274,15 +315,11 @@ fn shares(nices: &[i8], millis: u64) -> (Vec<u64>, Vec<u64>) {
         since[curr] = until.as_picos();
         bench.now = until;
         bench.line().charge(bench.now);
-        // Whenever a slice ends, each task is within a slice of its share.
+        // Whenever a slice ends, each task is within the longest slice of its share.
         for (id, &had) in got.iter().enumerate() {
             let due = bench.now.as_picos() as u128 * u128::from(Nice::new(nices[id]).weight()) / u128::from(weights);
             let off = had.abs_diff(due as u64);
-            assert!(
-                off <= (SLICE as u64 + 2) * PICOS,
-                "{nices:?}: task {id} is {off} ps from its share at {:?}",
-                bench.now
-            );
+            assert!(off <= (longest + 2) * PICOS, "{nices:?}: task {id} is {off} ps from its share at {:?}", bench.now);
         }
     }
     (got, waited)
@@ -296,6 +333,50 @@ fn nobody_is_further_from_its_share_than_a_slice() {
     shares(&[-5, 0, 0, 3, 10], 1_000);
     let many: Vec<i8> = (0..200).map(|task| (task % 40) as i8 - 20).collect();
     shares(&many, 4_000);
+}
+
+/// Slices of their own change how long the turns are and how long tasks wait for them, but not the
+/// shares.
+#[test]
+fn tasks_of_other_slices_have_their_shares_in_other_turns() {
+    for slices in [[100_000, 0], [100_000, 100_000_000], [0, 20_000_000]] {
+        let bench = Bench::new([0; 2].into_iter()).with_slices(slices.into_iter());
+        let turns = [0, 1].map(|id| bench.slice_of(Member(id)) as u64 * PICOS);
+        let (got, waited) = shares_of(&[0; 2], bench, 4_000);
+        let part = got[0] as f64 / (got[0] + got[1]) as f64;
+        assert!((part - 0.5).abs() < 0.03, "{slices:?}: {part}");
+        assert!(waited[0] <= turns[1] + turns[0] && waited[1] <= turns[1] + turns[0], "{slices:?}: {waited:?}");
+    }
+    let many: Vec<i8> = (0..60).map(|task| (task % 20) as i8 - 10).collect();
+    let slices = (0..60).map(|task| [0, 100_000, 5_000_000][task % 3]);
+    let bench = Bench::new(many.iter().copied()).with_slices(slices);
+    shares_of(&many, bench, 4_000);
+}
+
+/// What wakes with a shorter slice runs before what runs with a longer one, and what has had more
+/// than its share does not.
+#[test]
+fn a_shorter_slice_preempts_within_its_share() {
+    for (slice, preempts) in [(100_000, true), (0, false), (100_000_000, false)] {
+        let mut bench = Bench::new([0; 2].into_iter()).with_slices([0, slice].into_iter());
+        let (runs, wakes) = (Member(0), Member(1));
+        bench.line().enqueue(runs, Arrival::Waits, bench.now);
+        bench.switch();
+        bench.now += Span::from_micros(200);
+        bench.line().enqueue(wakes, Arrival::Waits, bench.now);
+        assert_eq!(bench.line().pick(None), Some(if preempts { wakes } else { runs }), "{slice}");
+        // It runs for 1 ms alone, sleeps, and comes back: half of that was the other's.
+        bench.line().put(bench.now);
+        bench.line().begin(wakes, bench.now);
+        bench.now += Span::from_micros(1_000);
+        bench.line().dequeue(wakes, true, bench.now);
+        bench.switch();
+        bench.line().enqueue(wakes, Arrival::Waits, bench.now);
+        assert_eq!(bench.line().pick(None), Some(runs), "{slice}");
+        bench.now += Span::from_micros(1_000);
+        bench.line().charge(bench.now);
+        assert_eq!(bench.line().pick(None), Some(if preempts { wakes } else { runs }), "{slice}");
+    }
 }
 
 #[test]

@@ -273,7 +273,7 @@ mod tests {
         let sum = |value, updated| Sum { updated, value, passed: 0 };
         let (early, late) = (sum(9_000_000, 0), sum(5_000_000, 2 * PERIOD));
         for order in [[(3, early), (7, late)], [(7, late), (3, early)]] {
-            let on = GroupOnCpu::<Native>::new(None, 1_024, 0);
+            let on = GroupOnCpu::<Native>::new(None, 1_024, 0, 0);
             order.into_iter().for_each(|(weight, sum)| on.put_down(weight, sum));
             // The queue was updated after both removals.
             let is = on.take_removed(5 * PERIOD);

@@ -77,6 +77,8 @@ impl<P: Platform> Groups<P> {
         }
         // Relaxed: published by the last of the stores below.
         group.by_deadline.store(order == TaskOrder::Deadline, Ordering::Relaxed);
+        // Relaxed: as above.
+        group.slice.store(0, Ordering::Relaxed);
         if let Some(parent) = parent {
             groups.get(parent).hold();
         }
@@ -95,6 +97,9 @@ impl<P: Platform> Groups<P> {
                     self.make_group_on(state, parent, cpu, P::now());
                 }
                 on.begin(parent, weight.shares());
+                if self.has_slices() {
+                    on.entity.slice.set(0);
+                }
             }
         }
         id
@@ -112,7 +117,7 @@ impl<P: Platform> Groups<P> {
             self.make_group_on(state, parent, cpu, now);
         }
         let node = state.topology.cpu(cpu).node;
-        let words = GroupOnCpu::new(parent, group.shares(), nanos(now));
+        let words = GroupOnCpu::new(parent, group.shares(), group.own_slice(), nanos(now));
         let _first = group.on[cpu.index()].set(Placed::new(words, Some(id.0 as usize), Some(node)));
         for made in group.pointers.iter().flat_map(|pointers| &pointers[..2]) {
             // Relaxed: the reader finds the queue under the CPU's lock.

@@ -58,6 +58,8 @@ pub struct GroupOnCpuSnapshot {
     pub nr_queued: u32,
     /// The weight of its entity, as queues have it.
     pub weight: u32,
+    /// Its slice, in nanoseconds; 0 for none of its own.
+    pub slice: u32,
     /// How long its tasks ran here, nanoseconds.
     pub ran: u64,
 }
@@ -109,6 +111,8 @@ pub struct GroupSnapshot {
     pub parent: Option<GroupId>,
     /// The largest weight of its entities, as queues have it.
     pub shares: u32,
+    /// The slice that it has on each CPU, in nanoseconds; 0 for none of its own.
+    pub slice: u32,
     /// The word with its load.
     pub load_avg: i64,
     /// Whether a queue without load may have left a contribution in that word.
@@ -175,6 +179,7 @@ impl<P: Platform> Groups<P> {
                     listed: on.load.is_listed.peek() != 0,
                     nr_queued: on.queue.nr_queued.peek(),
                     weight: on.entity.weight.peek(),
+                    slice: on.entity.slice.peek(),
                     ran: on.queue.period_used.peek(),
                 })
             };
@@ -183,6 +188,7 @@ impl<P: Platform> Groups<P> {
                 lives: group.is_alive(),
                 parent: group.parent(),
                 shares: group.shares(),
+                slice: group.own_slice(),
                 load_avg: self.load_of_group(group),
                 leaks: self.config.rate == PostRate::LimitedWithLeak,
                 load_bits: self.config.load_bits,
@@ -253,6 +259,9 @@ impl GroupOnCpuSnapshot {
                 "has a sum of {}, its {members} members of weight {weight} {value}, removed is {removed}",
                 self.value
             ));
+        }
+        if self.slice != group.slice {
+            fail(format!("has a slice of {} ns, its group {}", self.slice, group.slice));
         }
         if !self.listed && (self.average != 0 || self.nr_queued != 0 || (self.contribution != 0 && !group.leaks)) {
             fail(format!("is not listed: {self:?}"));

@@ -27,6 +27,8 @@
 //! them: [`TaskOrder`](crate::TaskOrder). Its own share does not depend on that, so a deadline has
 //! no effect outside the group.
 //!
+//! **Turns.** A group may have a [slice] of its own: shorter turns, that come sooner.
+//!
 //! **Life** ([`change`]). A group has references: one of its maker, one per task, one per group in
 //! it. When the last is dropped, the group ends and its number is free. A group whose maker drops
 //! it while its tasks sleep lives until the last task has left, and the tasks keep their share.
@@ -67,13 +69,14 @@ mod pool;
 pub(crate) mod quota;
 pub(crate) mod real_time;
 mod share;
+pub(crate) mod slice;
 pub(crate) mod variant;
 mod watch;
 pub(crate) mod words;
 
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hitm_memory::{AtomicWord, Field, Memory, PerCpu, Placed, PlacedSlice, PlainWord, Platform};
 use hitm_topology::{CpuId, Topology};
@@ -167,6 +170,8 @@ pub(crate) struct Group<M: Memory> {
     limit: OnceLock<GroupLimit<M>>,
     /// Whether it is in the order of deadlines. Written when a group is made with its number.
     by_deadline: AtomicBool,
+    /// Its slice in nanoseconds, for CPUs where it is not used yet; 0 for none of its own.
+    slice: AtomicU32,
 }
 
 impl<M: Memory> Group<M> {
@@ -189,6 +194,7 @@ impl<M: Memory> Group<M> {
             on: topology.cpu_ids().map(|_| OnceLock::new()).collect(),
             limit: OnceLock::new(),
             by_deadline: AtomicBool::new(false),
+            slice: AtomicU32::new(0),
         }
     }
 
@@ -258,6 +264,8 @@ struct Table<M: Memory> {
     limits: OnceLock<Limits<M>>,
     /// Set with the first group in the order of deadlines.
     has_deadlines: OnceLock<()>,
+    /// Set with the first slice of a group.
+    has_slices: OnceLock<()>,
 }
 
 impl<M: Memory> Table<M> {
@@ -269,6 +277,7 @@ impl<M: Memory> Table<M> {
             idle_load: Placed::new(IdleLoad { next: M::Atomic::new(0) }, None, None),
             limits: OnceLock::new(),
             has_deadlines: OnceLock::new(),
+            has_slices: OnceLock::new(),
         }
     }
 

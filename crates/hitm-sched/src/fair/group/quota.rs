@@ -151,7 +151,7 @@ pub enum QuotaRefused {
 }
 
 /// Returns the span in milliseconds, so that a message has the limit and the request in one unit.
-fn millis(span: Span) -> f64 {
+pub(super) fn millis(span: Span) -> f64 {
     span.as_picos() as f64 / 1e9
 }
 

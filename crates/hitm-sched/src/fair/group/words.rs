@@ -283,9 +283,10 @@ impl<M: Memory> GroupLoad<M> {
 }
 
 impl<M: Memory> GroupOnCpu<M> {
-    /// A group with these shares, in the group `above`.
-    pub(super) fn new(above: Option<GroupId>, shares: u32, now: u64) -> Self {
-        Self { queue: FairQueue::new(), entity: FairTask::of_group(shares, above), load: GroupLoad::new(now) }
+    /// A group with these shares and this slice, in the group `above`.
+    pub(super) fn new(above: Option<GroupId>, shares: u32, slice: u32, now: u64) -> Self {
+        let entity = FairTask::of_group(shares, slice, above);
+        Self { queue: FairQueue::new(), entity, load: GroupLoad::new(now) }
     }
 
     /// Starts again: another group has the number. The last one has left nothing.

@@ -66,6 +66,8 @@ const FAIR_TREE: Property =
 const WEIGHTS: Property = property("a fair task has the weight of its nice level", Check::Snapshot, "weighs");
 const CONTRIBUTIONS: Property =
     property("group load 1: a group's load is the sum of its contributions", Check::Snapshot, "its contributions");
+const SLICES: Property = property("a group has its slice on each CPU", Check::Snapshot, "has a slice of");
+const SLICE_LOCK: Property = property("a group's words on a CPU are touched under its lock", Check::Race, "group_rq");
 const REMOVED: Property = property("removed load is changed under a lock", Check::Race, "removed_");
 const SUMS: Property = property("group load 2: a queue's sum is that of its members", Check::Snapshot, "has a sum of");
 const RUNTIME: Property =
@@ -209,6 +211,7 @@ fn broken_root_domains_are_noticed() {
 
 #[test]
 fn broken_loads_of_groups_are_noticed() {
+    const SLICE: &str = "src/fair/group/slice.rs";
     const SHARE: &str = "src/fair/group/share.rs";
     const AVERAGE: &str = "src/fair/group/average.rs";
     let rows = [
@@ -216,6 +219,8 @@ fn broken_loads_of_groups_are_noticed() {
         scheduler("load is not added", Flaw::lose(SHARE, Op::Add, Relaxed), CONTRIBUTIONS),
         scheduler("sums stay as they were", Flaw::lose_plain::<u64>(AVERAGE), SUMS),
         scheduler("removals do not wait for the lock", Flaw::lose(AVERAGE, Op::Load, Acquire).on::<u16>(), REMOVED),
+        scheduler("a slice is not stored", Flaw::lose_plain::<u32>(SLICE), SLICES),
+        scheduler("slices do not wait for the lock", Flaw::lose(SLICE, Op::Load, Acquire).on::<u16>(), SLICE_LOCK),
     ];
     expect![[r#"
         defect                            | property                                                     | caught by

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{Platform, Span, Time};
-use hitm_sched::{GroupId, GroupQuota, GroupWeight, RealTimeQuota, TaskOrder};
+use hitm_sched::{GroupId, GroupQuota, GroupSlice, GroupWeight, RealTimeQuota, TaskOrder};
 
 use crate::run::driver::{Cpu, Driver};
 
@@ -111,6 +111,12 @@ pub(crate) fn weight(random: &mut Random) -> GroupWeight {
     .expect("a weight")
 }
 
+/// Returns a slice, sometimes an extreme one.
+fn slice(random: &mut Random) -> GroupSlice {
+    let span = [GroupSlice::LEAST, Span::from_micros(500), Span::from_micros(5_000), GroupSlice::MOST];
+    GroupSlice::new(span[random.below(4) as usize]).expect("a slice")
+}
+
 impl<P: Platform> Driver<P> {
     pub(super) fn change_groups(&self, cpu: &mut Cpu) {
         P::settle();
@@ -125,7 +131,12 @@ impl<P: Platform> Driver<P> {
             self.groups.add(group, order);
         } else if cpu.random.below(2) == 0 {
             let group = self.groups.any(&mut cpu.random);
-            group.into_iter().for_each(|group| self.sched.set_group_weight(group, new));
+            if self.plan.slices && cpu.random.below(2) == 0 {
+                let new = slice(&mut cpu.random);
+                group.into_iter().for_each(|group| self.sched.set_group_slice(group, new));
+            } else {
+                group.into_iter().for_each(|group| self.sched.set_group_weight(group, new));
+            }
             P::settle();
             self.groups.done(group);
         } else if let Some(group) = self.groups.take(&mut cpu.random) {

@@ -16,7 +16,7 @@ pub(crate) enum Operation {
     SetPrio,
     SetAllowed,
     Hotplug,
-    /// A group is created, weighted or freed.
+    /// A group is created, weighted, given a slice or freed.
     Group,
     /// A task moves to another group, or to none.
     Regroup,
@@ -67,6 +67,8 @@ pub(crate) struct Plan {
     pub(crate) real_time_limits: bool,
     /// Whether some groups are in the order of deadlines.
     pub(crate) deadlines: bool,
+    /// Whether groups get slices of their own.
+    pub(crate) slices: bool,
     /// The mitigation for the groups' load, where it can be joined.
     load: &'static str,
     /// The mitigation for the fair tasks' search for an idle CPU, where it can be joined.
@@ -166,6 +168,7 @@ impl Plan {
             groups: false,
             real_time_limits: false,
             deadlines: false,
+            slices: false,
             load: "",
             search: "",
             requests: "",
@@ -203,12 +206,14 @@ impl Plan {
         if deadlines {
             weights.push((Operation::Deadline, 1 + random.below(8)));
         }
+        let slices = groups && random.below(2) == 0;
         Self {
             affinities,
             fair,
             groups,
             real_time_limits,
             deadlines,
+            slices,
             load,
             search,
             requests,

@@ -1,0 +1,200 @@
+//! Slices of groups: which group runs when a task wakes, how long a turn is, and who has which
+//! slice.
+
+use hitm_machine::Simulated;
+use hitm_memory::{CpuSet, Platform, Span};
+use hitm_sched::{GroupId, GroupSlice, GroupWeight, Scheduler, Scheduling, SwitchReason, TaskId, TaskOrder};
+use hitm_topology::CpuId;
+
+use crate::bench::{Bench, fair};
+
+/// The slice of one CPU without a group, in microseconds.
+const DEFAULT: u64 = 700;
+
+fn micros(count: u64) -> Span {
+    Span::from_micros(count)
+}
+
+fn slice(micros: u64) -> GroupSlice {
+    GroupSlice::new(self::micros(micros)).expect("a slice")
+}
+
+impl Bench {
+    fn sliced(&self, parent: Option<GroupId>, micros: Option<u64>) -> GroupId {
+        self.on(0, move |sched| {
+            let group = sched.make_group(parent, GroupWeight::DEFAULT, TaskOrder::Weight);
+            micros.into_iter().for_each(|micros| sched.set_group_slice(group, slice(micros)));
+            group
+        })
+    }
+
+    /// Makes and wakes a task of a group on the first CPU. Returns it, and whether the CPU is asked
+    /// to reschedule.
+    fn wakes(&self, group: Option<GroupId>) -> (TaskId, bool) {
+        let attributes = fair(0, CpuSet::from_iter([CpuId(0)]), group);
+        self.on(0, move |sched| {
+            let id = sched.create(&attributes);
+            sched.wake(id);
+            (id, sched.needs_resched())
+        })
+    }
+
+    /// As `wakes`, and the task runs.
+    fn begins(&self, group: Option<GroupId>) -> TaskId {
+        let (id, _) = self.wakes(group);
+        self.on(0, move |sched| {
+            let next = sched.switch(SwitchReason::Preempt);
+            assert_eq!(next, Some(id), "it runs");
+            sched.begin_poll(id);
+        });
+        id
+    }
+
+    /// Lets time pass with ticks.
+    fn computes(&self, millis: u64) {
+        self.on(0, move |sched| {
+            for _ in 0..millis {
+                Simulated::compute(micros(1_000));
+                sched.tick();
+            }
+        });
+    }
+
+    /// Returns what is left of the turn of the task of `group` that runs, in microseconds.
+    fn left(&self, group: Option<GroupId>) -> u64 {
+        let snapshot = self.on(0, Scheduler::snapshot);
+        let level = snapshot.queues[0].fair.as_ref().and_then(|fair| fair.level(group)).expect("a fair queue");
+        let running = level.running.expect("a task runs");
+        (running.deadline - running.vruntime) as u64 / 1_000
+    }
+}
+
+#[test]
+fn a_group_with_a_shorter_slice_preempts_one_with_a_longer_one() {
+    for (own, running, preempts) in [
+        (Some(100), None, true),
+        (Some(100), Some(100_000), true),
+        (None, Some(100_000), true),
+        (None, None, false),
+        (Some(100), Some(100), false),
+        (Some(100_000), None, false),
+    ] {
+        let bench = Bench::new("core:1 pu:1", "shipped", true);
+        let [wakes, runs, other] = [own, running, Some(100_000)].map(|micros| bench.sliced(None, micros));
+        bench.begins(Some(other));
+        bench.computes(20);
+        // It is owed 0.3 ms when it begins, so it would not be preempted without slices.
+        let (owed, _) = bench.wakes(Some(runs));
+        bench.on(0, |_| Simulated::compute(micros(600)));
+        assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(owed));
+        bench.on(0, move |sched| {
+            sched.begin_poll(owed);
+            Simulated::compute(micros(50));
+        });
+        let (task, asked) = bench.wakes(Some(wakes));
+        assert_eq!(asked, preempts, "{own:?} beside {running:?}");
+        let next = bench.switch(0, SwitchReason::Preempt);
+        assert_eq!(next == Some(task), preempts, "{own:?} beside {running:?}");
+        assert_eq!(bench.on(0, Scheduler::snapshot).violations(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_group_that_has_had_its_share_preempts_no_longer() {
+    let bench = Bench::new("core:1 pu:1", "shipped", true);
+    let [answers, batch] = [Some(100), Some(10_000)].map(|micros| bench.sliced(None, micros));
+    bench.begins(Some(batch));
+    // No other task is there, so it cannot have too much.
+    bench.computes(20);
+    let task = bench.begins(Some(answers));
+    bench.on(0, |sched| {
+        Simulated::compute(micros(6_000));
+        let next = sched.switch(SwitchReason::Block);
+        sched.begin_poll(next.expect("the other waits"));
+    });
+    let wakes_again = move |sched: &crate::bench::Sched| {
+        sched.wake(task);
+        sched.needs_resched()
+    };
+    assert!(!bench.on(0, wakes_again), "it has had 6 ms, half of which was the other's");
+    let millis = bench.on(0, |sched| {
+        let ticks = |_: &u64| {
+            Simulated::compute(micros(1_000));
+            sched.tick();
+            sched.needs_resched()
+        };
+        (1..).find(ticks)
+    });
+    assert!(millis.is_some_and(|millis| (5..=7).contains(&millis)), "{millis:?} ms later the other has had as much");
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(task));
+}
+
+#[test]
+fn turns_have_the_length_of_the_group_s_slice() {
+    let bench = Bench::new("core:1 pu:1", "shipped", true);
+    let outer = bench.sliced(None, Some(2_000));
+    let inner = bench.sliced(Some(outer), None);
+    let own = bench.sliced(Some(outer), Some(300));
+    for (group, expect) in [(Some(outer), 2_000), (Some(inner), 2_000), (Some(own), 300), (None, DEFAULT)] {
+        bench.begins(group);
+        // Twice: a new task begins with half a slice.
+        bench.on(0, |sched| {
+            Simulated::compute(micros(20_000));
+            sched.tick();
+        });
+        let left = bench.left(group);
+        assert!((expect - 5..=expect).contains(&left), "{group:?}: {left} of {expect} us");
+        bench.switch(0, SwitchReason::Exit);
+    }
+}
+
+#[test]
+fn a_slice_reaches_the_cpus_where_the_group_was_and_where_it_comes() {
+    let bench = Bench::new("core:3 pu:1", "shipped", true);
+    let group = bench.sliced(None, None);
+    let run_on = |cpu: u32| {
+        let attributes = fair(0, CpuSet::from_iter([CpuId(cpu)]), Some(group));
+        bench.on(cpu, move |sched| {
+            sched.wake(sched.create(&attributes));
+            sched.switch(SwitchReason::Preempt);
+        });
+    };
+    run_on(0);
+    bench.on(1, move |sched| sched.set_group_slice(group, slice(500)));
+    run_on(1);
+    bench.on(1, move |sched| sched.set_group_slice(group, slice(600)));
+    run_on(2);
+    let snapshot = bench.on(0, Scheduler::snapshot);
+    let own = snapshot.groups.iter().find(|own| own.id == group).expect("it was made");
+    let on: Vec<_> = own.on.iter().map(|on| on.slice).collect();
+    assert_eq!((own.slice, on), (600_000, vec![600_000; 3]));
+}
+
+#[test]
+fn a_new_group_of_an_old_number_has_no_slice() {
+    let bench = Bench::new("core:1 pu:1", "shipped", true);
+    let old = bench.sliced(None, Some(500));
+    let task = bench.begins(Some(old));
+    bench.on(0, move |sched| {
+        sched.switch(SwitchReason::Exit);
+        sched.free(task);
+        sched.free_group(old);
+    });
+    let new = bench.sliced(None, None);
+    assert_eq!(new, old, "the number is free again");
+    bench.begins(Some(new));
+    let snapshot = bench.on(0, Scheduler::snapshot);
+    assert_eq!(snapshot.violations(), [""; 0]);
+    assert_eq!(snapshot.groups.iter().map(|own| own.slice).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn slices_have_bounds() {
+    for (wanted, says) in [(99, "0.099"), (0, "0"), (100_001, "100.001")] {
+        let refused = GroupSlice::new(micros(wanted)).unwrap_err().to_string();
+        assert_eq!(refused, format!("a group's slice is 0.1 ms to 100 ms, not {says} ms"));
+    }
+    for bound in [GroupSlice::LEAST, GroupSlice::MOST] {
+        assert_eq!(GroupSlice::new(bound).expect("the ends of the range").get(), bound);
+    }
+}
