@@ -228,6 +228,8 @@ fn broken_loads_of_groups_are_noticed() {
         load is not added                 | group load 1: a group's load is the sum of its contributions | random runs, snapshot
         sums stay as they were            | group load 2: a queue's sum is that of its members           | random runs, snapshot
         removals do not wait for the lock | removed load is changed under a lock                         | random runs, race detector
+        a slice is not stored             | a group has its slice on each CPU                            | random runs, snapshot
+        slices do not wait for the lock   | a group's words on a CPU are touched under its lock          | random runs, race detector
     "#]].assert_eq(&table(&rows));
 }
 
