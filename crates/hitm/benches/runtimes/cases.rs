@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use hitm::Priority;
+use hitm::{Priority, SpawnOptions};
 
 use crate::rivals::{AsyncExecutor, Hitm, Pipe, Rival, Tokio, threads};
 use crate::{compare, compare_latencies, kernel};
@@ -463,36 +463,63 @@ pub(crate) fn urgent_apart<R: Rival>(size: Size) -> Vec<Duration> {
 }
 
 fn wake_latency_urgent(size: Size) -> Vec<Duration> {
-    latency_urgent(size, Hogs::usual(), Priority::default())
+    latency_urgent(size, Hogs::usual(), by_priority(Priority::default()))
 }
 
 /// As `urgent`, with a priority.
 pub(crate) fn urgent_hitm<const FAIR: bool>(size: Size) -> Vec<Duration> {
-    latency_urgent(size, Hogs::many(), if FAIR { Priority::fair(0) } else { Priority::default() })
+    latency_urgent(size, Hogs::many(), by_priority(if FAIR { Priority::fair(0) } else { Priority::default() }))
 }
 
-fn latency_urgent(size: Size, Hogs(hogs, piece): Hogs, others: Priority) -> Vec<Duration> {
+/// As `urgent`, as a tenant among four that have the hogs: all are groups of one weight. If SHORT,
+/// the turns of the urgent one are the shortest.
+pub(crate) fn urgent_tenant<const SHORT: bool>(size: Size) -> Vec<Duration> {
+    latency_urgent(size, Hogs::many(), |handle| {
+        let tenant = |number: usize| SpawnOptions::from(Priority::fair(0)).within(&handle.group(number.to_string()));
+        let urgent = handle.group("urgent");
+        if SHORT {
+            urgent.slice(Duration::from_micros(100)).expect("a slice");
+        }
+        (SpawnOptions::from(Priority::fair(0)).within(&urgent), (0..4).map(tenant).collect())
+    })
+}
+
+/// The options of the urgent task, and of the hogs: these take turns.
+type Roles = (SpawnOptions, Vec<SpawnOptions>);
+
+fn by_priority(others: Priority) -> impl Fn(&<Hitm as Rival>::Handle) -> Roles + Sync {
+    move |_| (Priority::fifo(90).into(), vec![others.into()])
+}
+
+fn latency_urgent(
+    size: Size,
+    Hogs(hogs, piece): Hogs,
+    roles: impl Fn(&<Hitm as Rival>::Handle) -> Roles + Sync,
+) -> Vec<Duration> {
     with_events(size, |event, over| {
         let (runtime, latencies) = (<Hitm>::start(), Arc::new(Mutex::new(Vec::new())));
-        let shared = latencies.clone();
-        runtime.run(move |handle| async move {
-            let waits = handle.spawn(Priority::fifo(90), listen(size, event, over.clone(), shared));
-            let load = |_| {
-                let (inner, over) = (handle.clone(), over.clone());
-                handle.spawn(others, async move {
-                    // Relaxed: a flag.
-                    while !over.load(Ordering::Relaxed) {
-                        work_for(piece);
-                        inner.checkpoint().await;
-                    }
-                })
-            };
-            let tasks: Vec<_> = (0..hogs).map(load).collect();
-            waits.await.expect("it does not panic");
-            for task in tasks {
-                task.await.expect("it does not panic");
+        let (shared, roles) = (latencies.clone(), &roles);
+        runtime.run(move |handle| {
+            let (urgent, others) = roles(&handle);
+            async move {
+                let waits = handle.spawn(urgent, listen(size, event, over.clone(), shared));
+                let load = |number: usize| {
+                    let (inner, over) = (handle.clone(), over.clone());
+                    handle.spawn(others[number % others.len()].clone(), async move {
+                        // Relaxed: a flag.
+                        while !over.load(Ordering::Relaxed) {
+                            work_for(piece);
+                            inner.checkpoint().await;
+                        }
+                    })
+                };
+                let tasks: Vec<_> = (0..hogs).map(load).collect();
+                waits.await.expect("it does not panic");
+                for task in tasks {
+                    task.await.expect("it does not panic");
+                }
+                0
             }
-            0
         });
         std::mem::take(&mut *latencies.lock().expect("no holder panics"))
     })

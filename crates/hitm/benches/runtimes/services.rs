@@ -10,15 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cases::{Case, Contender, Size, urgent, urgent_apart, urgent_hitm};
+use crate::cases::{Case, Contender, Size, urgent, urgent_apart, urgent_hitm, urgent_tenant};
 use crate::compare_latencies;
 use crate::rivals::{AsyncExecutor, Hitm, Rival, StaticExecutor, Tokio, threads};
 
 pub(crate) const ALL: [Case; 4] = [
     ("urgent", |case, size| {
-        let contenders: [Contender<Vec<Duration>>; 8] = [
+        let contenders: [Contender<Vec<Duration>>; 10] = [
             ("hitm", urgent_hitm::<false>),
             ("hitm, over fair", urgent_hitm::<true>),
+            ("hitm, short turns", urgent_tenant::<true>),
+            ("hitm, same turns", urgent_tenant::<false>),
             ("hitm, equals", urgent::<Hitm>),
             ("tokio", urgent::<Tokio>),
             ("async-executor", urgent::<AsyncExecutor>),

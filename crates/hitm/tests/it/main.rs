@@ -49,6 +49,8 @@ mod urgent;
 mod fair;
 mod groups;
 #[cfg(not(miri))]
+mod latency;
+#[cfg(not(miri))]
 mod real_time_limits;
 #[cfg(not(miri))]
 mod shares;
