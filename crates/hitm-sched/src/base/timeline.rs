@@ -233,6 +233,22 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
         if self.order == TaskOrder::Weight {
             self.rebase();
+            if self.slices.has_own && arrival == Arrival::Waits {
+                self.cut_turn(id);
+            }
+        }
+    }
+
+    /// Ends the turn of the running member if `id`, which has come and waits, has a shorter slice
+    /// and an earlier deadline, and is eligible. Another member may be the next.
+    fn cut_turn(&self, id: Member) {
+        let Some(curr) = self.curr().map(|curr| self.of_curr(curr)) else { return };
+        let words = (self.words)(id);
+        if self.slices.of(words) < self.slices.of(curr)
+            && words.deadline.get() < curr.deadline.get()
+            && self.eligibility()(words.vruntime.get())
+        {
+            self.queue.chosen_deadline.set(i64::MIN);
         }
     }
 
@@ -240,7 +256,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     fn place(&self, id: Member) {
         let words = (self.words)(id);
         let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
-        let lag = words.lag.get();
+        let lag = if self.pays_asleep(id) { self.paid(words) } else { words.lag.get() };
         words.vruntime.set(self.average() - if load > 0 { before_arrival(lag, load, weight) } else { 0 });
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {
             // A new task begins with half a slice: it runs soon, and takes little at first.
@@ -299,7 +315,24 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.nr_queued.set(self.queue.nr_queued.get() - 1);
         if self.order == TaskOrder::Weight {
             self.rebase();
+            if self.pays_asleep(id) {
+                (self.words)(id).vruntime.set(self.average());
+            }
         }
+    }
+
+    /// Returns whether `id` pays for what it has had beyond its share while it is not queued, by
+    /// the virtual time that passes. So it is eligible when it comes back, and need not wait for a
+    /// tick. A group stays on its CPU, and so its queue tells what has passed.
+    fn pays_asleep(&self, id: Member) -> bool {
+        self.slices.has_own && id.as_group().is_some()
+    }
+
+    /// Returns the lag of a member that pays while it is not queued. Meanwhile its virtual runtime
+    /// is the average that it left.
+    fn paid(&self, words: &FairTask<M>) -> i64 {
+        let (lag, passed) = (words.lag.get(), self.average() - words.vruntime.get());
+        if lag < 0 { (lag + passed.max(0)).min(0) } else { lag }
     }
 
     /// Notes how far from the average `id` is, which leaves, and what it keeps of its slice.

@@ -264,7 +264,9 @@ impl<P: Platform> Fair<P> {
         if running.is_real_time() || rq.needs_resched() {
             return;
         }
-        if self.pick_levels(state, rq.cpu, None, P::moment()) == Some(id) {
+        let next = self.pick_levels(state, rq.cpu, None, P::moment());
+        // A short slice may end the turn of the running task in favour of a third one.
+        if next == Some(id) || self.groups.has_slices() && next != rq.curr() {
             state.resched(rq);
         }
     }

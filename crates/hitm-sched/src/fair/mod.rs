@@ -15,7 +15,8 @@
 //! while the task sleeps, and bounded.
 //!
 //! **What is left out.** Slices per task: a [group](group::slice) has one. Idle-priority tasks. Delayed dequeue, v6.12's way to keep a sleeping task queued until it is
-//! eligible: a negative lag is kept over the sleep instead, as in v6.6 to v6.11. Load and
+//! eligible: a negative lag is kept over the sleep instead, as in v6.6 to v6.11, but [where groups have
+//! slices](group::slice). Load and
 //! utilisation averages, apart from those of [groups](group): balance counts tasks and their
 //! weights. One difference: a slice ends at a timer of its own; in the original it ends by default
 //! at the next tick.

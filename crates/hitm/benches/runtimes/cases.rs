@@ -471,12 +471,12 @@ pub(crate) fn urgent_hitm<const FAIR: bool>(size: Size) -> Vec<Duration> {
     latency_urgent(size, Hogs::many(), by_priority(if FAIR { Priority::fair(0) } else { Priority::default() }))
 }
 
-/// As `urgent`, as a tenant among four that have the hogs: all are groups of one weight. If SHORT,
-/// the turns of the urgent one are the shortest.
+/// As `urgent`, as a tenant beside four that have the hogs. It has most of the weight, and needs
+/// little time. If SHORT, its turns are the shortest.
 pub(crate) fn urgent_tenant<const SHORT: bool>(size: Size) -> Vec<Duration> {
     latency_urgent(size, Hogs::many(), |handle| {
         let tenant = |number: usize| SpawnOptions::from(Priority::fair(0)).within(&handle.group(number.to_string()));
-        let urgent = handle.group("urgent");
+        let urgent = handle.group("urgent").weight(1_000).expect("a weight");
         if SHORT {
             urgent.slice(Duration::from_micros(100)).expect("a slice");
         }

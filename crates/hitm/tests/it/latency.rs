@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hitm::{Handle, Priority, Span, Time};
+use hitm::{Handle, Priority, Span, SpawnOptions, Time};
 use hitm_machine::Simulated;
 
 use crate::groups::within;
@@ -40,52 +40,54 @@ const MILLIS: u64 = 1_000;
 /// The loads of all groups are known by then.
 const FROM: Time = Time::from_picos(400 * MILLIS * 1_000_000);
 
-/// How many requests come, one every 2 ms.
+/// How many requests come, one in each 2 ms.
 const REQUESTS: u64 = 400;
 
-/// Three batch tenants with two tasks each want both CPUs all the time. A fourth tenant needs a
-/// tenth of one CPU: each 2 ms a request wakes a task of it, which works for 200 us. Returns the
-/// median and the 99th percentile of the time from the wakeup until the request begins, and the
-/// CPU time that the batch tenants had, all in microseconds.
-fn served(slices: Option<[u64; 2]>) -> ([u64; 2], u64) {
+/// Four tenants with 50 tasks each want both CPUs all the time. A fifth tenant, of another weight,
+/// has a task that wakes once in 2 ms and hardly computes. Returns the median and the longest of
+/// the times from a wakeup until the task runs, and the CPU time that the four had, in
+/// microseconds. The slices are those of the fifth and of the four.
+fn served(weight: u32, slices: Option<[u64; 2]>) -> ([u64; 2], u64) {
     let setup = Setup { mitigation: "shipped", ..Setup::of("core:2 pu:1") };
     let serve = move |handle: Handle<Simulated>| async move {
         handle.set_priority(Priority::fifo(90));
-        let answers = handle.group("answers");
-        if let Some([short, _]) = slices {
-            answers.slice(Span::from_micros(short)).expect("a slice");
-        }
-        let (end, had) = (FROM + Span::from_micros(REQUESTS * 2 * MILLIS), Arc::new(AtomicU64::new(0)));
-        let mut tasks = Vec::new();
-        for tenant in [handle.group("one"), handle.group("two"), handle.group("three")] {
-            if let Some([_, long]) = slices {
-                tenant.slice(Span::from_micros(long)).expect("a slice");
+        let end = FROM + Span::from_micros(REQUESTS * 2 * MILLIS);
+        let had = Arc::new(AtomicU64::new(0));
+        let tenant = |name: &str, number: usize| {
+            let tenant = handle.group(name);
+            if let Some(slices) = slices {
+                tenant.slice(Span::from_micros(slices[number])).expect("a slice");
             }
-            for _ in 0..2 {
-                let (clock, had) = (handle.clone(), had.clone());
-                tasks.push(handle.spawn(within(&tenant), async move {
-                    while clock.now() < end {
-                        clock.compute(Span::from_micros(50)).await;
-                        // Relaxed: one host thread runs the machine.
-                        had.fetch_add(if clock.now() > FROM { 50 } else { 0 }, Ordering::Relaxed);
-                    }
-                }));
-            }
-        }
+            tenant
+        };
+        let hog = |within_tenant: SpawnOptions| {
+            let (clock, had) = (handle.clone(), had.clone());
+            handle.spawn(within_tenant, async move {
+                while clock.now() < end {
+                    clock.compute(Span::from_micros(100)).await;
+                    // Relaxed: one host thread runs the machine.
+                    had.fetch_add(if clock.now() > FROM { 100 } else { 0 }, Ordering::Relaxed);
+                }
+            })
+        };
+        let tenants = ["one", "two", "three", "four"].map(|name| tenant(name, 1));
+        let hogs: Vec<_> = tenants.iter().flat_map(|tenant| (0..50).map(|_| hog(within(tenant)))).collect();
+        let answers = tenant("answers", 0).weight(weight).expect("a weight");
         let clock = handle.clone();
         let served = handle.spawn(within(&answers), async move {
             let mut waits = Vec::new();
             for request in 0..REQUESTS {
-                let comes = FROM + Span::from_micros(request * 2 * MILLIS);
+                // Anywhere in the turns of the others.
+                let comes = FROM + Span::from_micros(request * 2 * MILLIS + request * 7_919 % 1_990);
                 clock.sleep_until(comes).await;
                 waits.push(clock.now().since(comes).as_picos() / 1_000_000);
-                clock.compute(Span::from_micros(200)).await;
+                clock.compute(Span::from_micros(2)).await;
             }
             waits.sort_unstable();
-            [waits[waits.len() / 2], waits[waits.len() * 99 / 100]]
+            [waits[waits.len() / 2], waits[waits.len() - 1]]
         });
         let waits = joined(served).await;
-        for task in tasks {
+        for task in hogs {
             joined(task).await;
         }
         (waits, had.load(Ordering::Relaxed))
@@ -93,15 +95,19 @@ fn served(slices: Option<[u64; 2]>) -> ([u64; 2], u64) {
     simulate(setup, serve).result
 }
 
+/// The bound is the slice divided by the tenant's share of a CPU.
 #[test]
 fn a_tenant_with_short_turns_is_served_sooner_at_the_cost_of_no_one() {
-    let ([_, equal], had_equal) = served(None);
-    assert!(equal > 1_000, "{equal} us: it waits for a turn of another tenant");
-    // A tenant whose turns are the longest is interrupted at once only where it has had its share.
-    for (slices, most) in [([100, 1_400], 50), ([100, 20_000], 200)] {
-        let ([_, waited], had) = served(Some(slices));
-        eprintln!("slices {slices:?} us: p99 {waited} us, not {equal}; the others had {had} us, not {had_equal}");
-        assert!(waited <= most, "slices {slices:?}: {waited} us");
-        assert!(had.abs_diff(had_equal) < had_equal / 200, "slices {slices:?}: the others had {had}, not {had_equal}");
+    for (weight, longest) in [(100, 500), (1_000, 200)] {
+        let (default, had_by_default) = served(weight, None);
+        assert!(default[1] > 2 * longest, "{default:?} us: it waits for turns of the others");
+        for long in [1_400, 20_000] {
+            let (waits, had) = served(weight, Some([100, long]));
+            eprintln!(
+                "weight {weight}, slices of 100 and {long} us: median and longest wait {waits:?} us, not {default:?}"
+            );
+            assert!(waits[1] <= longest, "weight {weight}, slices of 100 and {long} us: {waits:?} us");
+            assert!(had.abs_diff(had_by_default) < had / 200, "the others had {had}, not {had_by_default}");
+        }
     }
 }

@@ -4,6 +4,8 @@
 use hitm_machine::Random;
 use hitm_memory::{Native, Span};
 
+use crate::base::fair_words::Kind;
+use crate::base::numbers::{GroupId, TaskId};
 use crate::base::timeline::*;
 use crate::base::tree::broken;
 use crate::base::weight::Nice;
@@ -12,7 +14,14 @@ use crate::fair::group::GroupWeight;
 /// The slice of a machine with eight CPUs or more.
 const SLICE: i64 = 2_800_000;
 
-/// A queue of several tasks, and the time.
+/// Returns the place of a member's words.
+fn at(id: Member) -> usize {
+    match id.kind() {
+        Kind::Task(TaskId(number)) | Kind::Group(GroupId(number)) => number as usize,
+    }
+}
+
+/// A queue of several members, and the time.
 struct Bench {
     queue: FairQueue<Native>,
     tasks: Vec<FairTask<Native>>,
@@ -34,7 +43,7 @@ impl Bench {
     }
 
     fn line<'a>(&'a self) -> Timeline<'a, Native, impl Fn(Member) -> &'a FairTask<Native>> {
-        Timeline::new(&self.queue, |id| &self.tasks[id.0 as usize], self.slices, self.order)
+        Timeline::new(&self.queue, |id| &self.tasks[at(id)], self.slices, self.order)
     }
 
     fn queued(&self) -> Vec<Member> {
@@ -57,10 +66,10 @@ impl Bench {
     fn lags(&self) -> (i128, i128) {
         let average = self.line().average();
         let lag = |id: Member| {
-            let words = &self.tasks[id.0 as usize];
+            let words = &self.tasks[at(id)];
             i128::from(average - words.vruntime.get()) * i128::from(words.weight.get())
         };
-        let weight = |id: Member| i128::from(self.tasks[id.0 as usize].weight.get());
+        let weight = |id: Member| i128::from(self.tasks[at(id)].weight.get());
         let queued = self.queued();
         (queued.iter().copied().map(lag).sum(), queued.into_iter().map(weight).sum())
     }
@@ -69,11 +78,11 @@ impl Bench {
     fn model_pick(&self) -> Option<Member> {
         let line = self.line();
         let (load, sum) = self.queued().into_iter().fold((0_i128, 0_i128), |(load, sum), id| {
-            let words = &self.tasks[id.0 as usize];
+            let words = &self.tasks[at(id)];
             let weight = i128::from(words.weight.get());
             (load + weight, sum + weight * i128::from(words.vruntime.get()))
         });
-        let of = |id: Member| &self.tasks[id.0 as usize];
+        let of = |id: Member| &self.tasks[at(id)];
         let eligible = |id: &Member| i128::from(of(*id).vruntime.get()) * load <= sum;
         if self.queued().len() == 1 {
             return line.curr().or_else(|| self.queued().first().copied());
@@ -92,7 +101,7 @@ impl Bench {
 
     /// Returns the slice of a member.
     fn slice_of(&self, id: Member) -> i64 {
-        match self.tasks[id.0 as usize].slice.get() {
+        match self.tasks[at(id)].slice.get() {
             0 => SLICE,
             own => i64::from(own),
         }
@@ -113,26 +122,28 @@ fn random_slice(chance: &mut Random) -> u32 {
 
 /// Checks random members that come and go, with weights of `weigh`, on a queue that is charged at
 /// least every `apart` nanoseconds. In every second seed the members have slices of their own,
-/// which change.
+/// which change; in half of these they are groups.
 fn check_picks(weigh: fn(&mut Random) -> u32, apart: u64) {
     for seed in 0..30 {
         let mut chance = Random::new(seed, 0);
         let mut bench = Bench::new([0; 40].into_iter());
+        let are_groups = seed % 4 == 3;
         if seed % 2 == 1 {
             bench = bench.with_slices((0..40).map(|_| random_slice(&mut chance)));
         }
         bench.tasks.iter().for_each(|words| words.set_weight(weigh(&mut chance)));
         for step in 0..3_000 {
             bench.now += Span::from_nanos(chance.below(apart));
-            let id = Member(chance.below(40) as u32);
+            let number = chance.below(40) as u32;
+            let id = if are_groups { Member::group(GroupId(number)) } else { Member::task(TaskId(number)) };
             let is_queued = bench.queued().contains(&id);
             let line = bench.line();
             match chance.below(7) {
                 0 | 1 if !is_queued => line.enqueue(id, Arrival::Waits, bench.now),
                 2 if is_queued => line.dequeue(id, chance.below(2) == 0, bench.now),
                 3 => line.let_go(bench.now),
-                5 if bench.slices.has_own => bench.tasks[id.0 as usize].slice.set(random_slice(&mut chance)),
-                4 if !is_queued => bench.tasks[id.0 as usize].set_weight(weigh(&mut chance)),
+                5 if bench.slices.has_own => bench.tasks[at(id)].slice.set(random_slice(&mut chance)),
+                4 if !is_queued => bench.tasks[at(id)].set_weight(weigh(&mut chance)),
                 4 => line.reweigh(id, weigh(&mut chance), bench.now),
                 _ => _ = line.charge(bench.now),
             }
@@ -148,7 +159,7 @@ fn check_picks(weigh: fn(&mut Random) -> u32, apart: u64) {
             }
             let (lags, weights) = bench.lags();
             assert!((-weights..=0).contains(&lags), "seed {seed}, step {step}: lags {lags} of weights {weights}");
-            let words = |id: Member| &bench.tasks[id.0 as usize];
+            let words = |id: Member| &bench.tasks[at(id)];
             assert_eq!(broken::<Native>(bench.queue.root.get(), &words), None);
             assert_eq!(bench.queue.nr_queued.get() as usize, bench.queued().len());
             let load: u64 = bench.line().tree().collect().iter().map(|&id| u64::from(words(id).weight.get())).sum();
@@ -192,7 +203,7 @@ fn the_earliest_deadline_of_all_is_picked() {
             match chance.below(6) {
                 0 | 1 if !is_queued => {
                     line.enqueue(id, Arrival::Waits, bench.now);
-                    dues[id.0 as usize].since = now;
+                    dues[at(id)].since = now;
                 }
                 2 if is_queued => line.dequeue(id, chance.below(2) == 0, bench.now),
                 3 => {
@@ -200,23 +211,23 @@ fn the_earliest_deadline_of_all_is_picked() {
                     ends_turn = true;
                 }
                 4 => {
-                    let due = &mut dues[id.0 as usize];
+                    let due = &mut dues[at(id)];
                     has_turn &= line.curr() != Some(id) || due.deadline == new;
                     due.deadline = new;
                     if is_queued {
                         line.set_deadline(id, new);
                     } else {
-                        bench.tasks[id.0 as usize].set_given_deadline(new);
+                        bench.tasks[at(id)].set_given_deadline(new);
                     }
                 }
                 _ => {}
             }
             if let Some(curr) = line.curr().filter(|_| ends_turn) {
-                dues[curr.0 as usize].since = now;
+                dues[at(curr)].since = now;
                 has_turn = false;
             }
             let key = |id: Member| {
-                let (due, runs) = (dues[id.0 as usize], line.curr() == Some(id));
+                let (due, runs) = (dues[at(id)], line.curr() == Some(id));
                 (due.deadline.is_none(), due.deadline, !(runs && has_turn), runs, due.since, id)
             };
             let first = bench.queued().into_iter().min_by_key(|&id| key(id));
@@ -228,15 +239,15 @@ fn the_earliest_deadline_of_all_is_picked() {
                 assert!(!left.is_zero() && left <= Span::from_nanos(SLICE as u64), "a slice of {left:?} is left");
             }
             for id in bench.queued() {
-                let given = bench.tasks[id.0 as usize].given_deadline();
-                assert_eq!(given, dues[id.0 as usize].deadline, "seed {seed}, step {step}");
+                let given = bench.tasks[at(id)].given_deadline();
+                assert_eq!(given, dues[at(id)].deadline, "seed {seed}, step {step}");
             }
             if chance.below(3) > 0 {
                 let before = line.curr();
                 bench.switch();
                 has_turn |= line.curr() != before;
             }
-            let words = |id: Member| &bench.tasks[id.0 as usize];
+            let words = |id: Member| &bench.tasks[at(id)];
             assert_eq!(broken::<Native>(bench.queue.root.get(), &words), None);
             let load: u64 = bench.line().tree().collect().iter().map(|&id| u64::from(words(id).weight.get())).sum();
             assert_eq!((bench.queue.load.get(), bench.queue.sum.get()), (load, 0));
@@ -376,6 +387,35 @@ fn a_shorter_slice_preempts_within_its_share() {
         bench.now += Span::from_micros(1_000);
         bench.line().charge(bench.now);
         assert_eq!(bench.line().pick(None), Some(if preempts { wakes } else { runs }), "{slice}");
+    }
+}
+
+/// Where members have slices of their own, a group pays its debt while it sleeps, by the time that
+/// the others have. It does not save.
+#[test]
+fn a_group_pays_its_debt_asleep() {
+    for (others_have, lag) in [(0, -500_000), (200, -300_000), (500, 0), (9_000, 0)] {
+        let mut bench = Bench::new([0; 3].into_iter()).with_slices([0; 3].into_iter());
+        let [one, other, third] = [0, 1, 2].map(|number| Member::group(GroupId(number)));
+        for id in [one, other] {
+            bench.line().enqueue(id, Arrival::Waits, bench.now);
+        }
+        bench.switch();
+        assert_eq!(bench.line().curr(), Some(one));
+        bench.now += Span::from_micros(1_000);
+        bench.line().dequeue(one, true, bench.now);
+        // It has had 1 ms, half of which was the other's, which the sleep itself does not change.
+        assert_eq!(bench.tasks[0].lag.get(), -500_000);
+        bench.switch();
+        bench.now += Span::from_micros(others_have);
+        bench.line().enqueue(third, Arrival::Waits, bench.now);
+        bench.line().dequeue(third, true, bench.now);
+        bench.line().enqueue(one, Arrival::Waits, bench.now);
+        assert_eq!(bench.line().average() - bench.tasks[0].vruntime.get(), lag, "{others_have} us");
+        // Again at once: nothing has passed.
+        bench.line().dequeue(one, true, bench.now);
+        bench.line().enqueue(one, Arrival::Waits, bench.now);
+        assert_eq!(bench.line().average() - bench.tasks[0].vruntime.get(), lag, "{others_have} us");
     }
 }
 
