@@ -12,6 +12,7 @@
 //! fractions of a nanosecond.
 
 mod by_deadline;
+mod slices;
 
 use std::cell::Cell;
 
@@ -20,6 +21,8 @@ use hitm_memory::{Memory, PlainWord, Time};
 use crate::base::fair_words::{FairQueue, FairTask, Member, link, member};
 use crate::base::tree::Tree;
 use crate::base::weight::FINE_NICE_0_WEIGHT;
+
+pub(crate) use self::slices::Slices;
 
 /// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250
 /// ticks per second.
@@ -70,25 +73,6 @@ pub enum TaskOrder {
     /// On each CPU, the task with the earliest deadline runs. Tasks without a deadline run when no
     /// task with one waits. Equals take turns of a slice. The group contains no groups.
     Deadline,
-}
-
-/// The slices of the members of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slices {
-    /// The slice of a member without one of its own, in nanoseconds of CPU time.
-    pub(crate) default: i64,
-    /// Whether a member may have one of its own. If not, the word for it is not read.
-    pub(crate) has_own: bool,
-}
-
-impl Slices {
-    /// Returns the slice of the member with these words.
-    fn of<M: Memory>(self, words: &FairTask<M>) -> i64 {
-        match self.has_own.then(|| words.slice.get()) {
-            None | Some(0) => self.default,
-            Some(own) => i64::from(own),
-        }
-    }
 }
 
 /// How a member is put on a queue.
@@ -234,21 +218,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         if self.order == TaskOrder::Weight {
             self.rebase();
             if self.slices.has_own && arrival == Arrival::Waits {
-                self.cut_turn(id);
+                self.cut_turn_for(id);
             }
-        }
-    }
-
-    /// Ends the turn of the running member if `id`, which has come and waits, has a shorter slice
-    /// and an earlier deadline, and is eligible. Another member may be the next.
-    fn cut_turn(&self, id: Member) {
-        let Some(curr) = self.curr().map(|curr| self.of_curr(curr)) else { return };
-        let words = (self.words)(id);
-        if self.slices.of(words) < self.slices.of(curr)
-            && words.deadline.get() < curr.deadline.get()
-            && self.eligibility()(words.vruntime.get())
-        {
-            self.queue.chosen_deadline.set(i64::MIN);
         }
     }
 
@@ -256,12 +227,18 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     fn place(&self, id: Member) {
         let words = (self.words)(id);
         let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
-        let lag = if self.pays_asleep(id) { self.paid(words) } else { words.lag.get() };
-        words.vruntime.set(self.average() - if load > 0 { before_arrival(lag, load, weight) } else { 0 });
+        let lag = words.lag.get();
+        let behind = match load {
+            0 => 0,
+            _ if self.slices.has_own => self.behind(id, load),
+            _ => before_arrival(lag, load, weight),
+        };
+        words.vruntime.set(self.average() - behind);
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {
             // A new task begins with half a slice: it runs soon, and takes little at first.
             (0, 1) => words.to_virtual(self.slices.of(words)) / 2,
             (0, _) => words.to_virtual(self.slices.of(words)),
+            (left, _) if self.slices.has_own => left.min(2 * words.to_virtual(self.slices.of(words))),
             (left, _) => left,
         };
         words.is_new.set(0);
@@ -316,29 +293,15 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         if self.order == TaskOrder::Weight {
             self.rebase();
             if self.pays_asleep(id) {
-                (self.words)(id).vruntime.set(self.average());
+                self.begin_to_pay(id);
             }
         }
-    }
-
-    /// Returns whether `id` pays for what it has had beyond its share while it is not queued, by
-    /// the virtual time that passes. So it is eligible when it comes back, and need not wait for a
-    /// tick. A group stays on its CPU, and so its queue tells what has passed.
-    fn pays_asleep(&self, id: Member) -> bool {
-        self.slices.has_own && id.as_group().is_some()
-    }
-
-    /// Returns the lag of a member that pays while it is not queued. Meanwhile its virtual runtime
-    /// is the average that it left.
-    fn paid(&self, words: &FairTask<M>) -> i64 {
-        let (lag, passed) = (words.lag.get(), self.average() - words.vruntime.get());
-        if lag < 0 { (lag + passed.max(0)).min(0) } else { lag }
     }
 
     /// Notes how far from the average `id` is, which leaves, and what it keeps of its slice.
     fn note_lag(&self, id: Member, sleeps: bool) {
         let words = (self.words)(id);
-        let most = words.to_virtual((2 * self.slices.of(words)).max(TICK_NANOS));
+        let most = self.lag_most(words);
         words.lag.set((self.average() - words.vruntime.get()).clamp(-most, most));
         words.left_of_slice.set(if sleeps { 0 } else { words.deadline.get() - words.vruntime.get() });
         if !M::LEAVES_OUT_READS {
@@ -348,8 +311,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// Returns the member that should run, other than `without`. The running member continues while
-    /// it is eligible and its slice is not used up, unless a member with a shorter slice and an
-    /// earlier deadline is the next.
+    /// it is eligible and its turn has not ended.
     pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
         if M::LEAVES_OUT_READS && self.queue.root.get() == 0 {
             // It is alone, or there is none.
@@ -365,9 +327,10 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             return stays;
         }
         let stays = stays.filter(|&curr| is_eligible(self.of_curr(curr).vruntime.get()));
-        let has_turn = stays.is_some_and(|curr| self.of_curr(curr).deadline.get() == self.queue.chosen_deadline.get());
-        if has_turn && !self.slices.has_own {
-            return stays;
+        if let Some(curr) = stays
+            && self.of_curr(curr).deadline.get() == self.queue.chosen_deadline.get()
+        {
+            return Some(curr);
         }
         let is_passed_over = without.is_some() && without == curr;
         // The skipped member may be the only eligible one.
@@ -376,9 +339,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         match (stays, first) {
             (Some(curr), Some(first)) => {
                 let deadline = |id| ((self.words)(id).deadline.get(), id);
-                let slice = |id| self.slices.of((self.words)(id));
-                let goes_on = has_turn && slice(curr) <= slice(first);
-                Some(if goes_on || deadline(curr) <= deadline(first) { curr } else { first })
+                Some(if deadline(curr) <= deadline(first) { curr } else { first })
             }
             (one, other) => one.or(other),
         }
@@ -422,13 +383,15 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let words = (self.words)(member(self.queue.curr.peek())?);
         let nanos = match self.order {
             TaskOrder::Weight => {
-                let left = (words.deadline.peek() - words.vruntime.peek()).max(0);
+                // A task that yields often has a deadline that is far away.
+                let left = (words.deadline.peek() - words.vruntime.peek()).max(0) as u128;
                 // One unit more, since the charge rounds down twice.
-                left as u64 * u64::from(words.weight.peek()) / u64::from(FINE_NICE_0_WEIGHT) + 1
+                let nanos = left * u128::from(words.weight.peek()) / u128::from(FINE_NICE_0_WEIGHT) + 1;
+                u64::try_from(nanos).unwrap_or(u64::MAX)
             }
             TaskOrder::Deadline => words.left_of_slice.peek().max(0) as u64,
         };
-        Some(Time::from_picos(self.queue.charged.peek() + nanos * PICOS))
+        Some(Time::from_picos(self.queue.charged.peek().saturating_add(nanos.saturating_mul(PICOS))))
     }
 }
 

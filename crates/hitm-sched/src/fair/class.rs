@@ -35,7 +35,7 @@ const BASE_SLICE: i64 = 700_000;
 const SLICE_CPUS_MAX: usize = 8;
 
 /// The longest tick period where groups have slices of their own: that of kernels with 1,000 ticks
-/// per second. A group that becomes eligible waits for no event but a tick.
+/// per second. No event tells a CPU that a waiting group has become eligible, so it looks at ticks.
 const SLICED_TICK: Span = Span::from_micros(1_000);
 
 /// The rank of a served fair task: above all real-time tasks, like the deadline class.
@@ -265,8 +265,7 @@ impl<P: Platform> Fair<P> {
             return;
         }
         let next = self.pick_levels(state, rq.cpu, None, P::moment());
-        // A short slice may end the turn of the running task in favour of a third one.
-        if next == Some(id) || self.groups.has_slices() && next != rq.curr() {
+        if next == Some(id) || self.is_cut(state, rq.cpu) && next != rq.curr() {
             state.resched(rq);
         }
     }
@@ -274,13 +273,6 @@ impl<P: Platform> Fair<P> {
     /// Returns whether a fair task other than `curr`, which the CPU of `rq` runs, should run there.
     pub(crate) fn has_another_first(&self, state: &State<P>, rq: &RqGuard<'_, P>, curr: TaskId) -> bool {
         self.pick_levels(state, rq.cpu, None, P::moment()) != Some(curr)
-    }
-
-    /// Returns whether the turn of the running fair task ends because a group with a shorter slice
-    /// waits and has become eligible.
-    fn ends_turn(&self, state: &State<P>, rq: &RqGuard<'_, P>) -> bool {
-        let runs = |curr: &TaskId| self.groups.has_slices() && self.is_fair(state, *curr);
-        rq.curr().filter(runs).is_some_and(|curr| self.has_another_first(state, rq, curr))
     }
 
     /// The calling CPU, that of `rq`, switches from `prev` to `next`.
@@ -321,7 +313,7 @@ impl<P: Platform> Fair<P> {
         let mut rq = state.lock(here);
         let now = P::moment();
         let ended = if self.groups.are_used() {
-            self.charge_levels(state, here, now) || self.ends_turn(state, &rq)
+            self.charge_levels(state, here, now) || self.cut_turns(state, here)
         } else {
             self.timeline(state, here).charge(now) && self.fair_queue(here).nr_queued.get() > 1
         };

@@ -275,6 +275,20 @@ impl<P: Platform> Fair<P> {
         }
     }
 
+    /// A tick: ends the turns of running members for waiting ones with shorter slices. Returns
+    /// whether one has ended.
+    pub(in crate::fair) fn cut_turns(&self, state: &State<P>, cpu: CpuId) -> bool {
+        // All levels, each at most once.
+        let cut = |group| self.level(state, cpu, group).cut_turn();
+        self.groups.has_slices() && self.running_levels(cpu).fold(false, |any, group| cut(group) || any)
+    }
+
+    /// Returns whether a waiting member with a shorter slice has ended the turn of a running one.
+    pub(in crate::fair) fn is_cut(&self, state: &State<P>, cpu: CpuId) -> bool {
+        let is_cut = |group| self.level(state, cpu, group).is_cut();
+        self.groups.has_slices() && self.running_levels(cpu).any(is_cut)
+    }
+
     /// Returns the fair task that should run on `cpu`, other than `goes`.
     pub(in crate::fair) fn pick_levels(
         &self,
@@ -338,6 +352,11 @@ impl<P: Platform> Fair<P> {
     /// Returns the running group on the queue of `group`, if there is one. Read without the lock.
     fn running_group(&self, cpu: CpuId, group: Option<GroupId>) -> Option<GroupId> {
         member(self.queue_at(cpu, group).curr.peek()).and_then(Member::as_group)
+    }
+
+    /// Returns the queues with a running member, from the CPU's own downwards.
+    fn running_levels(&self, cpu: CpuId) -> impl Iterator<Item = Option<GroupId>> {
+        std::iter::successors(Some(None), move |&group| self.running_group(cpu, group).map(Some))
     }
 
     /// Returns the first waiting fair task on `cpu` that is `wanted`: by deadline. The tasks of a

@@ -59,14 +59,6 @@ impl Bench {
             }
         });
     }
-
-    /// Returns what is left of the turn of the task of `group` that runs, in microseconds.
-    fn left(&self, group: Option<GroupId>) -> u64 {
-        let snapshot = self.on(0, Scheduler::snapshot);
-        let level = snapshot.queues[0].fair.as_ref().and_then(|fair| fair.level(group)).expect("a fair queue");
-        let running = level.running.expect("a task runs");
-        (running.deadline - running.vruntime) as u64 / 1_000
-    }
 }
 
 #[test]
@@ -129,23 +121,51 @@ fn a_group_that_has_had_its_share_preempts_no_longer() {
     assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(task));
 }
 
+/// Two tasks of these groups want to run all the time. Returns the mean length of a turn, in
+/// microseconds.
+fn turns(bench: &Bench, groups: [Option<GroupId>; 2]) -> u64 {
+    groups.into_iter().for_each(|group| _ = bench.wakes(group));
+    bench.on(0, |sched| {
+        let mut turns = 0;
+        let end = Simulated::now() + micros(400_000);
+        while Simulated::now() < end {
+            if let Some(next) = sched.switch(SwitchReason::Preempt) {
+                sched.begin_poll(next);
+            }
+            turns += 1;
+            while !sched.needs_resched() {
+                Simulated::compute(sched.next_tick(false, &Simulated::now).since(Simulated::now()));
+                sched.tick();
+            }
+        }
+        400_000 / turns
+    })
+}
+
 #[test]
 fn turns_have_the_length_of_the_group_s_slice() {
-    let bench = Bench::new("core:1 pu:1", "shipped", true);
-    let outer = bench.sliced(None, Some(2_000));
-    let inner = bench.sliced(Some(outer), None);
-    let own = bench.sliced(Some(outer), Some(300));
-    for (group, expect) in [(Some(outer), 2_000), (Some(inner), 2_000), (Some(own), 300), (None, DEFAULT)] {
-        bench.begins(group);
-        // Twice: a new task begins with half a slice.
-        bench.on(0, |sched| {
-            Simulated::compute(micros(20_000));
-            sched.tick();
-        });
-        let left = bench.left(group);
-        assert!((expect - 5..=expect).contains(&left), "{group:?}: {left} of {expect} us");
-        bench.switch(0, SwitchReason::Exit);
+    for (slices, expect) in [
+        // Without slices, and beside a group that has one and no tasks.
+        ([None, None], DEFAULT),
+        ([Some(2_000), Some(2_000)], 2_000),
+        ([Some(100), Some(100)], 100),
+        ([Some(20_000), Some(20_000)], 20_000),
+    ] {
+        for beside in [None, Some(100)] {
+            let bench = Bench::new("core:1 pu:1", "shipped", true);
+            let _idle = bench.sliced(None, beside);
+            let own = slices.map(|micros| Some(bench.sliced(None, micros)));
+            let mean = turns(&bench, own);
+            let near = expect * 8 / 10..=expect * 11 / 10;
+            assert!(near.contains(&mean), "{slices:?} beside {beside:?}: {mean} of {expect} us");
+        }
     }
+    // The turns within a group, and within a group in it.
+    let bench = Bench::new("core:1 pu:1", "shipped", true);
+    let outer = bench.sliced(None, Some(3_000));
+    let inner = bench.sliced(Some(outer), None);
+    let mean = turns(&bench, [Some(inner); 2]);
+    assert!((2_400..=3_300).contains(&mean), "{mean} us");
 }
 
 #[test]

@@ -65,8 +65,9 @@ fn served(weight: u32, slices: Option<[u64; 2]>) -> ([u64; 2], u64) {
             handle.spawn(within_tenant, async move {
                 while clock.now() < end {
                     clock.compute(Span::from_micros(100)).await;
+                    let counts = clock.now() > FROM && clock.now() <= end;
                     // Relaxed: one host thread runs the machine.
-                    had.fetch_add(if clock.now() > FROM { 100 } else { 0 }, Ordering::Relaxed);
+                    had.fetch_add(if counts { 100 } else { 0 }, Ordering::Relaxed);
                 }
             })
         };
@@ -107,7 +108,8 @@ fn a_tenant_with_short_turns_is_served_sooner_at_the_cost_of_no_one() {
                 "weight {weight}, slices of 100 and {long} us: median and longest wait {waits:?} us, not {default:?}"
             );
             assert!(waits[1] <= longest, "weight {weight}, slices of 100 and {long} us: {waits:?} us");
-            assert!(had.abs_diff(had_by_default) < had / 200, "the others had {had}, not {had_by_default}");
+            // A stretch of 100 us per task may be under way at the end, and does not count.
+            assert!(had.abs_diff(had_by_default) < had / 100, "the others had {had}, not {had_by_default}");
         }
     }
 }

@@ -87,16 +87,22 @@ impl Bench {
         if self.queued().len() == 1 {
             return line.curr().or_else(|| self.queued().first().copied());
         }
-        let slice = |id: Member| self.slice_of(id);
-        let earliest =
-            |from: Vec<Member>| from.into_iter().filter(eligible).min_by_key(|&id| (of(id).deadline.get(), id));
         if let Some(curr) = line.curr().filter(eligible)
             && of(curr).deadline.get() == self.queue.chosen_deadline.get()
-            && earliest(line.tree().collect()).is_none_or(|waits| slice(waits) >= slice(curr))
         {
             return Some(curr);
         }
-        earliest(self.queued())
+        self.queued().into_iter().filter(eligible).min_by_key(|&id| (of(id).deadline.get(), id))
+    }
+
+    /// Returns whether a waiting member ends the turn of the running one, by a search of all.
+    fn model_cuts(&self) -> bool {
+        let Some(curr) = self.line().curr().filter(|_| self.slices.has_own) else { return false };
+        let (average, deadline) = (self.line().average(), |id| self.tasks[at(id)].deadline.get());
+        self.line().tree().collect().into_iter().any(|id| {
+            let is_shorter = self.slice_of(id) < self.slice_of(curr);
+            is_shorter && deadline(id) < deadline(curr) && self.tasks[at(id)].vruntime.get() <= average
+        })
     }
 
     /// Returns the slice of a member.
@@ -146,6 +152,10 @@ fn check_picks(weigh: fn(&mut Random) -> u32, apart: u64) {
                 4 if !is_queued => bench.tasks[at(id)].set_weight(weigh(&mut chance)),
                 4 => line.reweigh(id, weigh(&mut chance), bench.now),
                 _ => _ = line.charge(bench.now),
+            }
+            if chance.below(4) == 0 {
+                assert_eq!(line.cut_turn(), bench.model_cuts(), "seed {seed}, step {step}");
+                assert!(!bench.model_cuts() || line.is_cut() && line.pick(None) != line.curr());
             }
             assert_eq!(line.pick(None), bench.model_pick(), "seed {seed}, step {step}");
             assert_eq!(line.pick(None).is_none(), bench.queue.nr_queued.get() == 0, "one member is always eligible");
@@ -386,6 +396,7 @@ fn a_shorter_slice_preempts_within_its_share() {
         assert_eq!(bench.line().pick(None), Some(runs), "{slice}");
         bench.now += Span::from_micros(1_000);
         bench.line().charge(bench.now);
+        assert_eq!(bench.line().cut_turn(), preempts, "{slice}");
         assert_eq!(bench.line().pick(None), Some(if preempts { wakes } else { runs }), "{slice}");
     }
 }
@@ -394,7 +405,7 @@ fn a_shorter_slice_preempts_within_its_share() {
 /// the others have. It does not save.
 #[test]
 fn a_group_pays_its_debt_asleep() {
-    for (others_have, lag) in [(0, -500_000), (200, -300_000), (500, 0), (9_000, 0)] {
+    for (others_have, lag) in [(0, -500_000), (200, -400_000), (1_000, 0), (9_000, 0)] {
         let mut bench = Bench::new([0; 3].into_iter()).with_slices([0; 3].into_iter());
         let [one, other, third] = [0, 1, 2].map(|number| Member::group(GroupId(number)));
         for id in [one, other] {
@@ -416,6 +427,41 @@ fn a_group_pays_its_debt_asleep() {
         bench.line().dequeue(one, true, bench.now);
         bench.line().enqueue(one, Arrival::Waits, bench.now);
         assert_eq!(bench.line().average() - bench.tasks[0].vruntime.get(), lag, "{others_have} us");
+    }
+}
+
+/// Returns the part of the time that a group of this weight has beside one of weight 100 that
+/// always wants to run. It runs for a while without a stop, and sleeps for a while.
+fn share_of_a_sleeper(weight: u32, runs: u64, sleeps: u64) -> f64 {
+    let mut bench = Bench::new([0; 2].into_iter()).with_slices([0; 2].into_iter());
+    let [hog, sleeper] = [0, 1].map(|number| Member::group(GroupId(number)));
+    bench.tasks[1].set_weight(GroupWeight::new(weight).expect("a weight").shares());
+    bench.line().enqueue(hog, Arrival::Waits, bench.now);
+    let (mut wakes, mut had, end) = (bench.now, 0, Time::START + Span::from_micros(2_000_000));
+    while bench.now < end {
+        if wakes <= bench.now && !bench.queued().contains(&sleeper) {
+            bench.line().enqueue(sleeper, Arrival::Waits, bench.now);
+        }
+        bench.line().cut_turn();
+        bench.switch();
+        if bench.line().curr() == Some(sleeper) {
+            bench.now += Span::from_micros(runs);
+            bench.line().dequeue(sleeper, true, bench.now);
+            had += runs;
+            wakes = bench.now + Span::from_micros(sleeps);
+        } else {
+            bench.now += Span::from_micros(10);
+            bench.line().charge(bench.now);
+        }
+    }
+    had as f64 / 2_000_000.0
+}
+
+#[test]
+fn a_group_that_sleeps_has_no_more_than_its_share() {
+    for (weight, runs, sleeps) in [(100, 1_000, 500), (500, 1_000, 50), (1_000, 1_000, 20), (1_000, 2_000, 20)] {
+        let (is, due) = (share_of_a_sleeper(weight, runs, sleeps), f64::from(weight) / f64::from(weight + 100));
+        assert!((due - 0.03..due + 0.01).contains(&is), "{weight}, {runs}, {sleeps}: {is}, not {due}");
     }
 }
 
