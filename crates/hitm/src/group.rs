@@ -184,16 +184,18 @@ impl Group {
     /// any time, for the turns that begin afterwards. Returns the group, as [`Group::weight`].
     ///
     /// When a task of the group wakes, and a group or task with longer turns runs on its CPU, the
-    /// woken task runs at the running task's next checkpoint or wait instead of after its turn.
-    /// That costs the others no CPU time: each group still gets the time that its weight gives it.
-    /// While the group wants less than that, a woken task waits at most about a turn divided by the
-    /// group's share of the CPU, and for the poll that is under way. A group that has had more
-    /// waits until the others have had theirs, however short its turns. So a tenant that should
-    /// answer soon needs short turns and a large weight. Longer turns suit a tenant that computes:
-    /// its tasks are interrupted less often, and it waits longer for its turns.
+    /// woken task mostly runs at the running task's next checkpoint or wait instead of after that
+    /// turn. It costs the others no CPU time: each group still gets the time that its weight gives
+    /// it. While the group wants less than that, a woken task waits for the poll that is under way,
+    /// and for about a turn divided by the group's share of the CPU. A group that has had more than
+    /// its share waits until the others have had theirs, however short its turns. One that is owed
+    /// time may have several turns in a row. So a tenant that should answer soon needs short turns
+    /// and a large weight. Longer turns suit a tenant that computes: its tasks are interrupted less
+    /// often, and it waits longer for its turns.
     ///
-    /// A group in this one has the same turns, unless it has its own. In a [deadline
-    /// group](Handle::deadline_group), tasks with equal deadlines take these turns.
+    /// A group in this one has the same turns, unless it has its own; against the groups and tasks
+    /// outside, this group's turns count. In a [deadline group](Handle::deadline_group), tasks with
+    /// equal deadlines take these turns.
     ///
     /// ```
     /// use std::time::Duration;

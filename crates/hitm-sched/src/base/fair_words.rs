@@ -76,8 +76,9 @@ described! {
         pub(crate) sum: M::Plain<i64>,
         /// The time up to which the running member is charged, in picoseconds.
         pub(crate) charged: M::Plain<u64>,
-        /// The deadline with which the running member was picked. While it has that deadline, a
-        /// waking task does not preempt it; in the order of deadlines, no equal does.
+        /// The deadline with which the running member was picked. While it has that deadline and is
+        /// eligible, a waking member does not preempt it; in the order of deadlines, no equal does.
+        /// Another value where its turn has ended.
         pub(crate) chosen_deadline: M::Plain<i64>,
         /// The number of tasks, in groups too, with the running one. Peeked at by balance.
         pub(crate) nr_queued: M::Plain<u32>,

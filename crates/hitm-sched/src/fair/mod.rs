@@ -2,9 +2,9 @@
 //! weight.
 //!
 //! **Claim.** Tasks that are queued on one CPU get the part of its fair time that their
-//! [weights](crate::base::weight) give, and each is at most about a slice away from it; the tasks of
-//! a group may run [by deadline](crate::base::timeline) instead. Whatever real-time tasks do, a CPU
-//! on which fair tasks wait runs them for 50 ms of each second ([`server`]).
+//! [weights](crate::base::weight) give, and each is at most about the longest slice away from it;
+//! the tasks of a group may run [by deadline](crate::base::timeline) instead. Whatever real-time
+//! tasks do, a CPU on which fair tasks wait runs them for 50 ms of each second ([`server`]).
 //!
 //! **Origin.** Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995, as Linux
 //! has it since v6.6; the rules are those of v6.12, with the slice of v6.15. A task's virtual
@@ -14,12 +14,12 @@
 //! the slice divided by the weight. The distance of a task from the average, its *lag*, is kept
 //! while the task sleeps, and bounded.
 //!
-//! **What is left out.** Slices per task: a [group](group::slice) has one. Idle-priority tasks. Delayed dequeue, v6.12's way to keep a sleeping task queued until it is
-//! eligible: a negative lag is kept over the sleep instead, as in v6.6 to v6.11, but [where groups have
-//! slices](group::slice). Load and
-//! utilisation averages, apart from those of [groups](group): balance counts tasks and their
-//! weights. One difference: a slice ends at a timer of its own; in the original it ends by default
-//! at the next tick.
+//! **What is left out.** Slices per task: a [group](group::slice) may have one. Idle-priority tasks.
+//! Delayed dequeue, v6.12's way to keep a sleeping task queued until it is eligible: a negative lag
+//! is kept over the sleep instead, as in v6.6 to v6.11. Only where groups have slices, the negative
+//! lag of a group shrinks while it sleeps. Load and utilisation averages, apart from those of
+//! [groups](group): balance counts tasks and their weights. One difference: a slice ends at a timer
+//! of its own; in the original it ends by default at the next tick.
 //!
 //! | file | contents |
 //! |---|---|

@@ -109,15 +109,15 @@ fn a_group_that_has_had_its_share_preempts_no_longer() {
         sched.needs_resched()
     };
     assert!(!bench.on(0, wakes_again), "it has had 6 ms, half of which was the other's");
-    let millis = bench.on(0, |sched| {
-        let ticks = |_: &u64| {
-            Simulated::compute(micros(1_000));
+    let later = bench.on(0, |sched| {
+        let start = Simulated::now();
+        while !sched.needs_resched() {
+            Simulated::compute(sched.next_tick(false, &Simulated::now).since(Simulated::now()));
             sched.tick();
-            sched.needs_resched()
-        };
-        (1..).find(ticks)
+        }
+        Simulated::now().since(start)
     });
-    assert!(millis.is_some_and(|millis| (5..=7).contains(&millis)), "{millis:?} ms later the other has had as much");
+    assert!((micros(5_500)..micros(7_500)).contains(&later), "{later} later the other has had as much");
     assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(task));
 }
 

@@ -514,6 +514,37 @@ fn what_one_is_owed_is_bounded() {
     assert_eq!(bench.tasks[1].lag.get(), 2 * SLICE);
 }
 
+/// Of a member's own slice: what a yield gives up, and what bounds its lag.
+#[test]
+fn a_slice_of_its_own_counts_at_a_yield_and_when_it_leaves() {
+    let mut bench = Bench::new([0; 2].into_iter()).with_slices([100_000, 100_000_000].into_iter());
+    for id in 0..2 {
+        bench.line().enqueue(Member(id), Arrival::Waits, bench.now);
+    }
+    bench.switch();
+    assert_eq!(bench.line().curr(), Some(Member(0)));
+    let deadline = bench.tasks[0].deadline.get();
+    bench.line().let_go(bench.now);
+    assert_eq!(bench.tasks[0].deadline.get() - deadline, 100_000);
+    // The queue is not charged for a second: the other task is owed half of it, and leaves.
+    bench.now += Span::from_micros(1_000_000);
+    bench.line().dequeue(Member(1), true, bench.now);
+    assert_eq!(bench.tasks[1].lag.get(), 200_000_000);
+}
+
+/// A task that yields again and again has a deadline that is far away.
+#[test]
+fn many_yields_leave_an_end_of_the_slice() {
+    let mut bench = Bench::new([0].into_iter()).with_slices([100_000_000].into_iter());
+    bench.line().enqueue(Member(0), Arrival::Waits, bench.now);
+    bench.switch();
+    bench.now += Span::from_micros(1);
+    for _ in 0..200_000 {
+        bench.line().let_go(bench.now);
+    }
+    assert!(bench.line().slice_ends().expect("it runs").since(bench.now) > Span::from_micros(1_000_000));
+}
+
 #[test]
 fn what_one_is_owed_beside_what_weighs_next_to_nothing_is_bounded() {
     let mut bench = Bench::new([0; 2].into_iter());

@@ -2,19 +2,20 @@
 //!
 //! **Claim.** A group with a shorter slice gets the same CPU time, in shorter turns, and sooner.
 //! When a task of it wakes, the group runs before a running group or task of a longer slice, if it
-//! is eligible and its deadline is earlier. So it waits no longer than about its slice divided by
-//! its share of the CPU, if it wants less than its share.
+//! is eligible and its deadline is earlier. So it waits for about its slice divided by its share of
+//! the CPU, if it wants less than its share. Groups without a slice have turns as before.
 //!
 //! **Origin.** The rule is that of EEVDF: a deadline is the virtual runtime at the start of a slice
-//! plus the slice divided by the weight. Linux has slices of its own for tasks, with a preemption
-//! for shorter ones, since v6.12; the limits of a slice are Linux's. There a group has the shortest
-//! slice of its tasks; here it has its own, and the tasks and groups in it have the group's.
+//! plus the slice divided by the weight. In Linux a task may have a slice of its own since v6.12,
+//! and a shorter slice preempts a longer one; the limits of a slice are Linux's. There a group has
+//! the shortest slice of its tasks. Here it has its own, and its tasks and groups have the group's.
 //!
 //! **Debts.** No share changes: a group that has had more than its share is not eligible until the
-//! others have had theirs. If it sleeps meanwhile, its debt falls by the virtual time that passes,
-//! as with Linux's delayed dequeue. Otherwise a tenant that wakes a moment after it has slept would
-//! wait for its debt of microseconds until a tick. If it waits meanwhile, a tick finds that it has
-//! become eligible: CPUs tick each millisecond for that.
+//! others have had theirs. While it sleeps, its debt falls by what the others have; in Linux a task
+//! with a debt stays queued until it has paid. Otherwise a tenant that wakes often would wait for
+//! the next tick because of a debt of a few microseconds. While it waits, a tick finds that it has
+//! become eligible: CPUs tick each millisecond for that. [`timeline`](crate::base::timeline) has
+//! both rules.
 //!
 //! **State.** Each CPU has the group's slice in a [word](FairTask) of the group's entity, under the
 //! lock of its queue. A slice that has begun keeps its length. Until a group has a slice of its
