@@ -275,12 +275,11 @@ impl<P: Platform> Fair<P> {
         }
     }
 
-    /// A tick: ends the turns of running members for waiting ones with shorter slices. Returns
-    /// whether one has ended.
+    /// A tick: ends the turn of a running member for a waiting one with a shorter slice. Returns
+    /// whether it did.
     pub(in crate::fair) fn cut_turns(&self, state: &State<P>, cpu: CpuId) -> bool {
-        // All levels, each at most once.
-        let cut = |group| self.level(state, cpu, group).cut_turn();
-        self.groups.has_slices() && self.running_levels(cpu).fold(false, |any, group| cut(group) || any)
+        let cuts = |group| self.level(state, cpu, group).cut_turn();
+        self.groups.has_slices() && self.running_levels(cpu).any(cuts)
     }
 
     /// Returns whether a waiting member with a shorter slice has ended the turn of a running one.
