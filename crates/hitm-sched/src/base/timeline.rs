@@ -383,11 +383,12 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let words = (self.words)(member(self.queue.curr.peek())?);
         let nanos = match self.order {
             TaskOrder::Weight => {
-                // A task that yields often has a deadline that is far away.
-                let left = (words.deadline.peek() - words.vruntime.peek()).max(0) as u128;
+                let left = (words.deadline.peek() - words.vruntime.peek()).max(0) as u64;
+                // A task that yields often has a deadline that is far away: more than what fits, 4.9
+                // hours of the usual weight, counts as that.
+                let scaled = left.saturating_mul(u64::from(words.weight.peek()));
                 // One unit more, since the charge rounds down twice.
-                let nanos = left * u128::from(words.weight.peek()) / u128::from(FINE_NICE_0_WEIGHT) + 1;
-                u64::try_from(nanos).unwrap_or(u64::MAX)
+                scaled / u64::from(FINE_NICE_0_WEIGHT) + 1
             }
             TaskOrder::Deadline => words.left_of_slice.peek().max(0) as u64,
         };
