@@ -177,21 +177,25 @@ impl Group {
         Ok(self.clone())
     }
 
-    /// Sets the length of the group's turns: its latency class. A turn is the CPU time after which
-    /// the group lets other groups and tasks run that want the same CPU, and after which a task of
-    /// the group lets another one run. The default depends on the number of CPUs: 0.7 ms on one,
-    /// 1.4 ms on two or three, 2.1 ms on four to seven, 2.8 ms on more. Another call changes it at
-    /// any time, for the turns that begin afterwards. Returns the group, as [`Group::weight`].
+    /// Sets the length of the group's turns: its latency class. A turn is the most CPU time that
+    /// the group, or a task of it, has before it must compete again. The default depends on the
+    /// number of CPUs: 0.7 ms on one, 1.4 ms on two or three, 2.1 ms on four to seven, 2.8 ms on
+    /// more. Another call changes it at any time, for the turns that begin afterwards. Returns the
+    /// group, as [`Group::weight`].
     ///
     /// When a task of the group wakes, and a group or task with longer turns runs on its CPU, the
     /// woken task mostly runs at the running task's next checkpoint or wait instead of after that
-    /// turn. It costs the others no CPU time: each group still gets the time that its weight gives
-    /// it. While the group wants less than that, a woken task waits for the poll that is under way,
-    /// and for about a turn divided by the group's share of the CPU. A group that has had more than
-    /// its share waits until the others have had theirs, however short its turns. One that is owed
-    /// time may have several turns in a row. So a tenant that should answer soon needs short turns
-    /// and a large weight. Longer turns suit a tenant that computes: its tasks are interrupted less
-    /// often, and it waits longer for its turns.
+    /// turn. Short turns do not enlarge the group's share, if its polls are shorter than about 4
+    /// ms. While the group wants less than its share, a woken task waits for the poll that is under
+    /// way, and for up to about a turn divided by the group's share of the CPU. A group that has
+    /// had more than its share waits until the others have had theirs, however short its turns. One
+    /// that is owed time may have many turns in a row. So a tenant that should answer soon needs
+    /// short turns and a large weight. Long turns suit tenants that compute beside each other. They
+    /// are interrupted less often. A tenant with shorter turns that is owed time ends a long turn
+    /// within about 1 ms.
+    ///
+    /// From the first call on, each worker with fair tasks ticks once per millisecond. A length can
+    /// be changed, but not taken away.
     ///
     /// A group in this one has the same turns, unless it has its own; against the groups and tasks
     /// outside, this group's turns count. In a [deadline group](Handle::deadline_group), tasks with

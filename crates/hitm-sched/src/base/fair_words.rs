@@ -78,7 +78,7 @@ described! {
         pub(crate) charged: M::Plain<u64>,
         /// The deadline with which the running member was picked. While it has that deadline and is
         /// eligible, a waking member does not preempt it; in the order of deadlines, no equal does.
-        /// Another value where its turn has ended.
+        /// It has another value once the turn has ended.
         pub(crate) chosen_deadline: M::Plain<i64>,
         /// The number of tasks, in groups too, with the running one. Peeked at by balance.
         pub(crate) nr_queued: M::Plain<u32>,

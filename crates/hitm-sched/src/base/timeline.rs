@@ -372,7 +372,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let Some(curr) = self.curr() else { return };
         let words = self.of_curr(curr);
         match self.order {
-            TaskOrder::Weight => words.deadline.set(words.deadline.get() + words.to_virtual(self.slices.of(words))),
+            TaskOrder::Weight => {
+                words.deadline.set(words.deadline.get().saturating_add(words.to_virtual(self.slices.of(words))));
+            }
             TaskOrder::Deadline => self.end_turn(words, now),
         }
     }
@@ -384,8 +386,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let nanos = match self.order {
             TaskOrder::Weight => {
                 let left = (words.deadline.peek() - words.vruntime.peek()).max(0) as u64;
-                // A task that yields often has a deadline that is far away: more than what fits, 4.9
-                // hours of the usual weight, counts as that.
+                // A task that yields often has a deadline that is far away. More than what fits,
+                // 4.9 hours of the usual weight, counts as that.
                 let scaled = left.saturating_mul(u64::from(words.weight.peek()));
                 // One unit more, since the charge rounds down twice.
                 scaled / u64::from(FINE_NICE_0_WEIGHT) + 1

@@ -132,11 +132,21 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
     }
 
     /// Returns the first member by deadline that is `wanted`.
-    pub(crate) fn find(&self, mut wanted: impl FnMut(Member) -> bool) -> Option<Member> {
+    pub(crate) fn find(&self, wanted: impl FnMut(Member) -> bool) -> Option<Member> {
+        self.find_in(|_| true, wanted)
+    }
+
+    /// Returns the first member by deadline that is `wanted`. Looks only into subtrees that `may`
+    /// have one; they are named by the members that they begin with.
+    pub(crate) fn find_in(
+        &self,
+        may: impl Fn(Member) -> bool,
+        mut wanted: impl FnMut(Member) -> bool,
+    ) -> Option<Member> {
         let mut above = Vec::new();
         let mut place = member(self.root.peek());
         loop {
-            while let Some(id) = place {
+            while let Some(id) = place.filter(|&id| may(id)) {
                 above.push(id);
                 place = member((self.words)(id).left.peek());
             }

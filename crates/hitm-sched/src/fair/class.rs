@@ -313,7 +313,7 @@ impl<P: Platform> Fair<P> {
         let mut rq = state.lock(here);
         let now = P::moment();
         let ended = if self.groups.are_used() {
-            self.charge_levels(state, here, now) || self.cut_turns(state, here)
+            self.charge_levels(state, here, now) | self.cut_turns(state, here)
         } else {
             self.timeline(state, here).charge(now) && self.fair_queue(here).nr_queued.get() > 1
         };

@@ -14,8 +14,8 @@
 //! of the period left for the rest of the budget *serves* them: they go before real-time tasks
 //! until they have had the budget. Meanwhile real-time tasks are pushed away or wait.
 //!
-//! **Cost.** A tick per 4 ms on a CPU where fair tasks wait. A CPU without fair tasks does not tick
-//! for this.
+//! **Cost.** A tick per 4 ms, or per 1 ms where groups have slices, on a CPU where fair tasks wait.
+//! A CPU without fair tasks does not tick for this.
 
 use hitm_memory::{PlainWord, Platform, Span, Time};
 

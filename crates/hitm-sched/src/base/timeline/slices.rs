@@ -3,9 +3,12 @@
 //!
 //! **Claim.** A member that waits ends the turn of the running one if it has a shorter slice and an
 //! earlier deadline, and is eligible. That is found when it comes, and at ticks. Members of one
-//! slice do not end each other's turns.
+//! slice do not end each other's turns by themselves. When a turn has ended, the earliest deadline
+//! is the next, of whatever slice.
 //!
-//! **Origin.** Linux's preemption for shorter slices, of v6.12. There only the arrival counts.
+//! **Origin.** Linux's preemption for shorter slices, of v6.12. There the arrival ends the
+//! protection of the running task, which is then preempted once it is no longer eligible. Here a
+//! tick also looks for members that have become eligible.
 //!
 //! Nothing of this is done, and no word is read, before a group has a slice of its own.
 
@@ -64,7 +67,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
         let (is_eligible, deadline) = (self.eligibility(), curr.deadline.get());
         let is_too_late = |id| (self.words)(id).deadline.get() >= deadline;
-        let found = self.tree().find(|id| is_too_late(id) || self.may_cut(id, curr, &is_eligible));
+        let has_eligible = |id| is_eligible((self.words)(id).least_vruntime.get());
+        let found = self.tree().find_in(has_eligible, |id| is_too_late(id) || self.may_cut(id, curr, &is_eligible));
         let cut = found.is_some_and(|id| !is_too_late(id));
         if cut {
             self.queue.chosen_deadline.set(CUT);
@@ -75,7 +79,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// Returns whether a waiting member has ended the turn of the running one, which has not left
     /// yet.
     pub(crate) fn is_cut(&self) -> bool {
-        self.queue.chosen_deadline.get() == CUT
+        self.queue.chosen_deadline.get() == CUT && self.curr().is_some()
     }
 
     /// Returns the bound of the lag of the member with these words.

@@ -2,8 +2,8 @@
 //!
 //! **Claim.** A group with a shorter slice gets the same CPU time, in shorter turns, and sooner.
 //! When a task of it wakes, the group runs before a running group or task of a longer slice, if it
-//! is eligible and its deadline is earlier. So it waits for about its slice divided by its share of
-//! the CPU, if it wants less than its share. Groups without a slice have turns as before.
+//! is eligible and its deadline is earlier. So it waits for at most about its slice divided by its
+//! share of the CPU, if it wants less than its share. Groups without a slice have the default one.
 //!
 //! **Origin.** The rule is that of EEVDF: a deadline is the virtual runtime at the start of a slice
 //! plus the slice divided by the weight. In Linux a task may have a slice of its own since v6.12,
@@ -17,9 +17,10 @@
 //! become eligible: CPUs tick each millisecond for that. [`timeline`](crate::base::timeline) has
 //! both rules.
 //!
-//! **State.** Each CPU has the group's slice in a [word](FairTask) of the group's entity, under the
-//! lock of its queue. A slice that has begun keeps its length. Until a group has a slice of its
-//! own, these words are neither read nor written.
+//! **State.** Each CPU has the group's slice in a [word](crate::base::fair_words::FairTask) of the
+//! group's entity, under the lock of its queue. A slice that has begun keeps its length, or at most
+//! two new slices when the group is weighed again. Until a group has a slice of its own, these
+//! words are neither read nor written.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
