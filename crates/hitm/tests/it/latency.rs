@@ -96,11 +96,11 @@ fn served(weight: u32, slices: Option<[u64; 2]>) -> ([u64; 2], u64) {
     simulate(setup, serve).result
 }
 
-/// A turn divided by the share of a CPU is 300 us and 120 us: beside half of each other tenant. The
-/// bound has room for the end of a turn of another tenant.
+/// A turn divided by the share of a CPU is 300 us and 120 us, beside half of each other tenant. The
+/// longest wait may be twice that: the spread of the others over the CPUs changes.
 #[test]
 fn a_tenant_with_short_turns_is_served_sooner_at_the_cost_of_no_one() {
-    for (weight, longest) in [(100, 400), (1_000, 280)] {
+    for (weight, longest) in [(100, 600), (1_000, 280)] {
         let (default, had_by_default) = served(weight, None);
         assert!(default[1] > 2 * longest, "{default:?} us: it waits for turns of the others");
         for long in [1_400, 20_000] {

@@ -27,7 +27,8 @@
 //! them: [`TaskOrder`](crate::TaskOrder). Its own share does not depend on that, so a deadline has
 //! no effect outside the group.
 //!
-//! **Turns.** A group may have a [slice](mod@slice) of its own. Shorter turns come sooner, longer ones later.
+//! **Turns.** A group may have a [slice](mod@slice) of its own. Shorter turns come sooner, longer
+//! ones later.
 //!
 //! **Life** ([`change`]). A group has references: one of its maker, one per task, one per group in
 //! it. When the last is dropped, the group ends and its number is free. A group whose maker drops
