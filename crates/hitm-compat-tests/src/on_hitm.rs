@@ -1,5 +1,5 @@
-//! The service on `hitm`: hyper over the runtime's own sockets; a group and a priority per tenant,
-//! and a deadline per critical request.
+//! The service on `hitm`: hyper over the runtime's own sockets; a group per tenant, a latency class
+//! for the critical one, and a deadline per critical request.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,6 +18,15 @@ use hyper::{Request, Response, StatusCode};
 use crate::load::Addresses;
 use crate::work;
 
+/// How the critical tenant comes before the batch tenant, which is fair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It has a real-time priority.
+    RealTime,
+    /// It is fair too, with short turns and most of the weight.
+    ShortTurns,
+}
+
 /// The service. Dropping it ends it.
 #[derive(Debug)]
 pub struct Service {
@@ -29,18 +38,26 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts the service on so many CPUs.
+    /// Starts the service on so many CPUs, with a critical tenant of this class.
     ///
     /// # Errors
     /// When a socket cannot be made.
     ///
     /// # Panics
     /// When the runtime cannot be made.
-    pub fn start(cpus: usize) -> io::Result<Self> {
+    pub fn start(cpus: usize, class: Class) -> io::Result<Self> {
         let runtime = NativeRuntime::builder().cpus(cpus).metrics().build().unwrap_or_else(|error| panic!("{error}"));
         let handle = runtime.handle();
         let (critical, batch) = (handle.group("critical"), handle.group("batch"));
-        let urgent = SpawnOptions::from(Priority::fifo(50)).within(&critical);
+        let urgent = match class {
+            Class::RealTime => SpawnOptions::from(Priority::fifo(50)),
+            Class::ShortTurns => {
+                critical.weight(1_000).expect("a weight");
+                critical.slice(Duration::from_micros(100)).expect("a slice");
+                SpawnOptions::from(Priority::fair(0))
+            }
+        };
+        let urgent = urgent.within(&critical);
         let fair = SpawnOptions::from(Priority::fair(0)).within(&batch);
         let addresses = Addresses {
             critical: listen(handle, urgent.named("critical"), serve_critical)?,
