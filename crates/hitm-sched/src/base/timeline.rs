@@ -197,7 +197,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         words.vruntime.set(words.vruntime.get() + words.to_virtual(nanos as i64));
         let used_up = words.vruntime.get() >= words.deadline.get();
         if used_up {
-            words.deadline.set(words.vruntime.get() + words.to_virtual(self.slices.of(words)));
+            words.deadline.set(words.vruntime.get() + self.virtual_slice(words));
         }
         self.rebase();
         used_up
@@ -236,9 +236,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         words.vruntime.set(self.average() - behind);
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {
             // A new task begins with half a slice: it runs soon, and takes little at first.
-            (0, 1) => words.to_virtual(self.slices.of(words)) / 2,
-            (0, _) => words.to_virtual(self.slices.of(words)),
-            (left, _) if self.slices.has_own => left.min(2 * words.to_virtual(self.slices.of(words))),
+            (0, 1) => self.virtual_slice(words) / 2,
+            (0, _) => self.virtual_slice(words),
+            (left, _) if self.slices.has_own => left.min(2 * self.virtual_slice(words)),
             (left, _) => left,
         };
         words.is_new.set(0);
@@ -373,7 +373,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let words = self.of_curr(curr);
         match self.order {
             TaskOrder::Weight => {
-                words.deadline.set(words.deadline.get().saturating_add(words.to_virtual(self.slices.of(words))));
+                words.deadline.set(words.deadline.get().saturating_add(self.virtual_slice(words)));
             }
             TaskOrder::Deadline => self.end_turn(words, now),
         }

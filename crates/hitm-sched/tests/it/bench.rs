@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_machine::{Config, CostSet, Costs, Kind, Machine, Simulated};
-use hitm_memory::{CpuSet, Memory, Span};
+use hitm_memory::{CpuSet, Memory, Platform, Span};
 use hitm_sched::{Attributes, GroupId, Mitigation, Nice, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId};
 use hitm_topology::{CpuId, Topology};
 
@@ -135,6 +135,16 @@ impl Bench {
             }
         });
         result.take().expect("it ran")
+    }
+
+    /// Lets time pass with ticks on `cpu`.
+    pub(crate) fn pass(&self, cpu: u32, millis: u64) {
+        self.on(cpu, move |sched| {
+            for _ in 0..millis {
+                Simulated::compute(Span::from_micros(1_000));
+                sched.tick();
+            }
+        });
     }
 
     /// `cpu` leaves its task and takes the next.

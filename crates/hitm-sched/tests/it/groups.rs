@@ -1,7 +1,6 @@
 //! Groups: the weights of their entities, their counted load, and the load that they leave behind.
 
-use hitm_machine::Simulated;
-use hitm_memory::{CpuSet, Platform, Span};
+use hitm_memory::CpuSet;
 use hitm_sched::internals::{GroupOnCpuSnapshot, GroupSnapshot, LevelSnapshot, Member, MemberSnapshot};
 use hitm_sched::{GROUP_LOADS, GroupId, GroupWeight, Scheduler, Scheduling, SwitchReason, TaskId, TaskOrder};
 use hitm_topology::CpuId;
@@ -31,16 +30,6 @@ impl Bench {
             sched.switch(SwitchReason::Preempt);
             id
         })
-    }
-
-    /// Lets time pass with ticks on `cpu`.
-    fn pass(&self, cpu: u32, millis: u64) {
-        self.on(cpu, move |sched| {
-            for _ in 0..millis {
-                Simulated::compute(Span::from_micros(1_000));
-                sched.tick();
-            }
-        });
     }
 
     fn load(&self, group: GroupId) -> GroupSnapshot {

@@ -6,7 +6,7 @@ use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::{GroupId, GroupSlice, GroupWeight, Scheduler, Scheduling, SwitchReason, TaskId, TaskOrder};
 use hitm_topology::CpuId;
 
-use crate::bench::{Bench, fair};
+use crate::bench::{Bench, Sched, fair, run};
 
 /// The slice of one CPU without a group, in microseconds.
 const DEFAULT: u64 = 700;
@@ -49,15 +49,13 @@ impl Bench {
         });
         id
     }
+}
 
-    /// Lets time pass with ticks.
-    fn computes(&self, millis: u64) {
-        self.on(0, move |sched| {
-            for _ in 0..millis {
-                Simulated::compute(micros(1_000));
-                sched.tick();
-            }
-        });
+/// The running task computes, with ticks when they are due, until the CPU is asked to reschedule.
+fn compute_until_asked(sched: &Sched) {
+    while !sched.needs_resched() {
+        Simulated::compute(sched.next_tick(false, &Simulated::now).since(Simulated::now()));
+        sched.tick();
     }
 }
 
@@ -74,7 +72,7 @@ fn a_group_with_a_shorter_slice_preempts_one_with_a_longer_one() {
         let bench = Bench::new("core:1 pu:1", "shipped", true);
         let [wakes, runs, other] = [own, running, Some(100_000)].map(|micros| bench.sliced(None, micros));
         bench.begins(Some(other));
-        bench.computes(20);
+        bench.pass(0, 20);
         // It is owed 0.3 ms when it begins, so it would not be preempted without slices.
         let (owed, _) = bench.wakes(Some(runs));
         bench.on(0, |_| Simulated::compute(micros(600)));
@@ -97,24 +95,21 @@ fn a_group_that_has_had_its_share_preempts_no_longer() {
     let [answers, batch] = [Some(100), Some(10_000)].map(|micros| bench.sliced(None, micros));
     bench.begins(Some(batch));
     // No other task is there, so it cannot have too much.
-    bench.computes(20);
+    bench.pass(0, 20);
     let task = bench.begins(Some(answers));
     bench.on(0, |sched| {
         Simulated::compute(micros(6_000));
         let next = sched.switch(SwitchReason::Block);
         sched.begin_poll(next.expect("the other waits"));
     });
-    let wakes_again = move |sched: &crate::bench::Sched| {
+    let wakes_again = move |sched: &Sched| {
         sched.wake(task);
         sched.needs_resched()
     };
     assert!(!bench.on(0, wakes_again), "it has had 6 ms, half of which was the other's");
     let later = bench.on(0, |sched| {
         let start = Simulated::now();
-        while !sched.needs_resched() {
-            Simulated::compute(sched.next_tick(false, &Simulated::now).since(Simulated::now()));
-            sched.tick();
-        }
+        compute_until_asked(sched);
         Simulated::now().since(start)
     });
     assert!((micros(5_500)..micros(7_500)).contains(&later), "{later} later the other has had as much");
@@ -129,14 +124,9 @@ fn turns(bench: &Bench, groups: [Option<GroupId>; 2]) -> u64 {
         let mut turns = 0;
         let end = Simulated::now() + micros(400_000);
         while Simulated::now() < end {
-            if let Some(next) = sched.switch(SwitchReason::Preempt) {
-                sched.begin_poll(next);
-            }
+            run(sched);
             turns += 1;
-            while !sched.needs_resched() {
-                Simulated::compute(sched.next_tick(false, &Simulated::now).since(Simulated::now()));
-                sched.tick();
-            }
+            compute_until_asked(sched);
         }
         400_000 / turns
     })

@@ -82,6 +82,11 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.chosen_deadline.get() == CUT && self.curr().is_some()
     }
 
+    /// Returns the slice of the member with these words, in virtual time.
+    pub(super) fn virtual_slice(&self, words: &FairTask<M>) -> i64 {
+        words.to_virtual(self.slices.of(words))
+    }
+
     /// Returns the bound of the lag of the member with these words.
     pub(super) fn lag_most(&self, words: &FairTask<M>) -> i64 {
         words.to_virtual((2 * self.slices.of(words)).max(TICK_NANOS))

@@ -50,6 +50,25 @@ impl Bench {
         self.line().tree().collect().into_iter().chain(self.line().curr()).collect()
     }
 
+    /// These members come, and one of them runs.
+    fn begin(&self, members: &[Member]) {
+        for &id in members {
+            self.line().enqueue(id, Arrival::Waits, self.now);
+        }
+        self.switch();
+    }
+
+    /// Two members of nice 0 come. The first one runs for 1 ms and leaves: half of that was the
+    /// other's.
+    fn leaves_in_debt(&mut self, [one, other]: [Member; 2]) {
+        self.begin(&[one, other]);
+        assert_eq!(self.line().curr(), Some(one));
+        self.now += Span::from_micros(1_000);
+        self.line().dequeue(one, true, self.now);
+        assert_eq!(self.tasks[at(one)].lag.get(), -500_000);
+        self.switch();
+    }
+
     /// Switches to the next task.
     fn switch(&self) {
         let line = self.line();
@@ -291,10 +310,7 @@ fn time_by_an_earlier_deadline_is_no_debt() {
     let [first, waits, late] = [0, 1, 2].map(Member);
     bench.tasks.iter().for_each(|words| words.set_given_deadline(None));
     bench.tasks[0].set_given_deadline(Some(Time::START));
-    for id in [first, waits] {
-        bench.line().enqueue(id, Arrival::Waits, bench.now);
-    }
-    bench.switch();
+    bench.begin(&[first, waits]);
     for _ in 0..10 {
         bench.now += Span::from_micros(3_600 * 1_000_000);
         bench.line().charge(bench.now);
@@ -413,16 +429,8 @@ fn a_group_pays_its_debt_asleep() {
     for (others_have, lag) in [(0, -500_000), (200, -400_000), (1_000, 0), (9_000, 0)] {
         let mut bench = Bench::new([0; 3].into_iter()).with_slices([0; 3].into_iter());
         let [one, other, third] = [0, 1, 2].map(|number| Member::group(GroupId(number)));
-        for id in [one, other] {
-            bench.line().enqueue(id, Arrival::Waits, bench.now);
-        }
-        bench.switch();
-        assert_eq!(bench.line().curr(), Some(one));
-        bench.now += Span::from_micros(1_000);
-        bench.line().dequeue(one, true, bench.now);
-        // It has had 1 ms, half of which was the other's, which the sleep itself does not change.
-        assert_eq!(bench.tasks[0].lag.get(), -500_000);
-        bench.switch();
+        // The sleep itself changes no debt.
+        bench.leaves_in_debt([one, other]);
         bench.now += Span::from_micros(others_have);
         bench.line().enqueue(third, Arrival::Waits, bench.now);
         bench.line().dequeue(third, true, bench.now);
@@ -491,16 +499,7 @@ fn with_a_thousand_equals_none_waits_longer_than_all_their_slices() {
 fn a_sleep_earns_nothing_and_costs_nothing() {
     let mut bench = Bench::new([0; 2].into_iter());
     let (one, other) = (Member(0), Member(1));
-    for id in [one, other] {
-        bench.line().enqueue(id, Arrival::Waits, bench.now);
-    }
-    bench.switch();
-    assert_eq!(bench.line().curr(), Some(one));
-    bench.now += Span::from_micros(1_000);
-    bench.line().dequeue(one, true, bench.now);
-    // It has had 1 ms, half of which was the other task's.
-    assert_eq!(bench.tasks[0].lag.get(), -500_000);
-    bench.switch();
+    bench.leaves_in_debt([one, other]);
     bench.now += Span::from_micros(500_000);
     bench.line().enqueue(one, Arrival::Waits, bench.now);
     assert_eq!(bench.line().average() - bench.tasks[0].vruntime.get(), -500_000);
@@ -509,10 +508,7 @@ fn a_sleep_earns_nothing_and_costs_nothing() {
 #[test]
 fn what_one_is_owed_is_bounded() {
     let mut bench = Bench::new([0; 2].into_iter());
-    for id in 0..2 {
-        bench.line().enqueue(Member(id), Arrival::Waits, bench.now);
-    }
-    bench.switch();
+    bench.begin(&[Member(0), Member(1)]);
     // The queue is not charged for a second: the other task is owed half of it, and leaves.
     bench.now += Span::from_micros(1_000_000);
     bench.line().dequeue(Member(1), true, bench.now);
@@ -523,10 +519,7 @@ fn what_one_is_owed_is_bounded() {
 #[test]
 fn a_slice_of_its_own_counts_at_a_yield_and_when_it_leaves() {
     let mut bench = Bench::new([0; 2].into_iter()).with_slices([100_000, 100_000_000].into_iter());
-    for id in 0..2 {
-        bench.line().enqueue(Member(id), Arrival::Waits, bench.now);
-    }
-    bench.switch();
+    bench.begin(&[Member(0), Member(1)]);
     assert_eq!(bench.line().curr(), Some(Member(0)));
     let deadline = bench.tasks[0].deadline.get();
     bench.line().let_go(bench.now);
