@@ -91,6 +91,9 @@ unsafe extern "C" {
 /// its own data for long without a call: this is a minute of the host.
 const LIVELOCK_AFTER: u64 = 2_000_000_000;
 
+/// The memory that a program may touch: its lines take the host about twice as much.
+const PROGRAM_BYTES: usize = 16 << 30;
+
 /// The stack of the program's first thread, as Linux's usual limit has it.
 const MAIN_STACK: usize = 8 << 20;
 
@@ -210,13 +213,15 @@ impl Lender {
     }
 }
 
-/// From now on a panic of this library writes its message natively. A simulated write would find
-/// the state of the call that panics, and wait for ever.
+/// From now on a panic of this library ends the process with its message, as what is refused. It is
+/// written natively: a simulated write would find the state of the call that panics, and wait for
+/// ever.
 fn report_faults() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |fault| {
+    std::panic::set_hook(Box::new(|fault| {
         thread::leave_machine();
-        usual(fault);
+        let message = fault.payload_as_str().unwrap_or("a panic").replace('\n', " ");
+        let place = fault.location().map_or_else(String::new, |place| format!(" ({}:{})", place.file(), place.line()));
+        refuse(&format!("{message}{place}"))
     }));
 }
 
@@ -316,6 +321,7 @@ fn make(setting: &Setting) -> &'static Machine {
         fast_path: has_fast_path(),
         // From when the second thread begins.
         measure_from: Span::from_picos(u64::MAX),
+        program_bytes: PROGRAM_BYTES,
         ..Config::default()
     };
     let pace = PaceCosts::new(setting, &costs);
@@ -362,8 +368,6 @@ extern "C" fn hitm_begin() {
     mark(|| {
         Simulated::measure_from_now();
         shared().from.set(Some(Simulated::now()));
-        // Without a mark, the end of a thread may have set it.
-        shared().until.set(None);
     });
 }
 
@@ -384,6 +388,7 @@ fn mark(f: impl FnOnce()) {
             let is_over = shared().is_marked.get() && shared().until.get().is_some();
             if !is_over {
                 shared().is_marked.set(true);
+                goes_on();
                 f();
             }
         });
@@ -396,13 +401,24 @@ pub(crate) fn thread_begins() {
     if shared.from.get().is_none() && !shared.is_marked.get() {
         Simulated::measure_from_now();
         shared.from.set(Some(Simulated::now()));
+    } else if !shared.is_marked.get() {
+        goes_on();
+    }
+}
+
+/// The end of a thread was not the end of the measured stretch.
+fn goes_on() {
+    if shared().until.take().is_some() {
+        Simulated::end_tail();
     }
 }
 
 /// A thread has ended.
 pub(crate) fn thread_ended(now: Time) {
     let shared = shared();
-    if shared.threads.alive() <= 1 && !shared.is_marked.get() {
+    // With the last thread ends what came after the stretch.
+    if shared.threads.alive() == 1 && !shared.is_marked.get() {
+        Simulated::begin_tail();
         shared.until.set(Some(now));
     }
 }

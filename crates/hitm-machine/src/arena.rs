@@ -111,11 +111,17 @@ fn range_layout(bytes: usize) -> Layout {
 }
 
 impl Arena {
-    /// An empty arena of `bytes` of address space. Untouched pages cost nothing.
-    pub(crate) fn new(bytes: usize) -> Arc<Self> {
-        // SAFETY: the layout has a size.
-        let range = unsafe { alloc_zeroed(range_layout(bytes)) };
-        let Some(range) = NonNull::new(range) else { handle_alloc_error(range_layout(bytes)) };
+    /// An empty arena of `bytes` of address space for objects, and of `more` for the numbers of lines
+    /// that it does not have itself, or of less if the host refuses that. Untouched pages cost
+    /// nothing.
+    pub(crate) fn new(bytes: usize, more: usize) -> Arc<Self> {
+        let allocate = |bytes| {
+            // SAFETY: the layout has a size.
+            NonNull::new(unsafe { alloc_zeroed(range_layout(bytes)) })
+        };
+        let halves = std::iter::successors(Some(more), |&more| (more > 0).then_some(more / 2));
+        let found = halves.map(|more| bytes + more).find_map(|bytes| Some((bytes, allocate(bytes)?)));
+        let Some((bytes, range)) = found else { handle_alloc_error(range_layout(bytes)) };
         let base = range.addr().get().next_multiple_of(PAGE);
         Arc::new(Self { range, extent: Extent { base, bytes }, inner: Mutex::default() })
     }
@@ -184,6 +190,9 @@ impl Arena {
 
     /// Takes `lines` line numbers for memory that is not the arena's: a page of a program. Returns
     /// the first, and how many lines there are now.
+    ///
+    /// # Panics
+    /// When there are more lines than the arena has address space for.
     pub(crate) fn adopt(&self, name: &str, lines: u32) -> (u32, u32) {
         let mut inner = self.inner();
         let first_line = inner.used_lines;
@@ -192,6 +201,12 @@ impl Arena {
         let (name, fields) = inner.share(name, &[]);
         inner.objects.push(Object { name, index: None, first_line, fields, arrangement: None });
         let end = inner.used_lines as usize;
+        let room = self.extent.bytes;
+        assert!(
+            end * LINE <= room,
+            "the program touches more than {} MiB, which is all that a machine has",
+            room >> 20
+        );
         inner.object_of.resize(end, object);
         (first_line, inner.used_lines)
     }
@@ -253,13 +268,32 @@ impl Drop for Arena {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_pages_of_a_program_leave_room_for_objects() {
+        let arena = Arena::new(1 << 20, 4 << 20);
+        let layout = Layout::from_size_align(100, 8).expect("a layout");
+        let (_, mut used) = arena.adopt("program", 64);
+        while used < (4 << 20) / LINE as u32 {
+            (_, used) = arena.adopt("program", 64);
+        }
+        let (memory, first_line, _) = arena.allocate(layout, &placement("a"), None);
+        assert_eq!((first_line, arena.line_of(memory.addr().get())), (used, Some(used)));
+        deallocate(memory, layout);
+    }
+
+    #[test]
+    fn what_the_host_refuses_is_halved_until_it_does_not() {
+        let arena = Arena::new(1 << 20, 1 << 60);
+        assert!((1 << 20..1 << 50).contains(&arena.extent().bytes), "{:?}", arena.extent());
+    }
+
     fn placement(object: &str) -> Placement<'_> {
         Placement { object, index: Some(4), node: None, fields: &|| vec![Field::word("word", 8, 8, "")] }
     }
 
     #[test]
     fn objects_have_lines_and_names() {
-        let arena = Arena::new(1 << 20);
+        let arena = Arena::new(1 << 20, 0);
         let layout = Layout::from_size_align(100, 8).expect("a layout");
         let (first, first_line, _) = arena.allocate(layout, &placement("a"), None);
         let (second, second_line, used) = arena.allocate(layout, &placement("b"), None);

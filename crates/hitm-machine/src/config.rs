@@ -62,6 +62,10 @@ pub struct Config {
     /// Lets a program's accesses to lines that their CPU has alone take the
     /// [fast path](crate::Machine::pass_quickly). Affects the speed and nothing else.
     pub fast_path: bool,
+    /// The bytes of its own memory that a [program](crate::Machine::open_to_program) may touch. They
+    /// are address space of the host, and cost nothing until they are touched. Where the host refuses
+    /// so much, it is less.
+    pub program_bytes: usize,
     /// The number of accesses without computing, idling or progress of any CPU, after which the
     /// machine reports a livelock.
     pub livelock_after: u64,
@@ -86,6 +90,7 @@ impl Default for Config {
             check_races: false,
             look_ahead: true,
             fast_path: true,
+            program_bytes: 0,
             livelock_after: 100_000_000,
         }
     }

@@ -15,6 +15,7 @@ mod quick;
 mod spinners;
 mod stored;
 mod stores;
+mod tail;
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use self::ahead::Ahead;
 use self::paths::Behind;
 use self::quick::Quick;
 use self::spinners::Spinners;
+use self::tail::BeforeTail;
 use crate::account::{Account, Part};
 use crate::arena::{Arena, Extent};
 use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
@@ -138,6 +140,8 @@ pub(crate) struct Engine {
     ahead: Ahead,
     /// Between which times is measured: see [`Config::measure_from`].
     measured: (u64, u64),
+    /// The counts before what may come after the measured stretch.
+    before_tail: Option<Box<BeforeTail>>,
     /// By CPU: the other threads of its core.
     other_threads: Box<[Box<[u32]>]>,
     /// Requests that have not arrived.
@@ -195,7 +199,7 @@ impl Engine {
             threads.map(|thread| thread.0).collect()
         };
         // 64 MiB for the workload and a generous 192 KiB a CPU for its queue and its tasks.
-        let arena = Arena::new((64 << 20) + topology.cpus() * (192 << 10));
+        let arena = Arena::new((64 << 20) + topology.cpus() * (192 << 10), config.program_bytes);
         Self {
             races: config.check_races.then(|| Races::new(topology.cpus())),
             records: Records::new(Remote::of(&topology)),
@@ -205,6 +209,7 @@ impl Engine {
             current: 0,
             ahead: Ahead::new(),
             measured: (config.measure_from.as_picos(), config.measure_until.as_picos()),
+            before_tail: None,
             other_threads: topology.cpu_ids().map(others).collect(),
             under_way: Vec::new(),
             free_places: Vec::new(),
@@ -342,16 +347,7 @@ impl Engine {
     pub(crate) fn book_waits(&mut self) {
         for number in 0..self.cpus.len() as u32 {
             self.current = number;
-            let cpu = &self.cpus[number as usize];
-            let part = match cpu.waits {
-                _ if cpu.finished => continue,
-                // Its turn is entered for its clock, which is past the end.
-                Waits::Nothing => continue,
-                Waits::Line { .. } | Waits::StoreBuffer { .. } => cpu.part_of_access(Part::LineWaits),
-                Waits::Spin { .. } => cpu.part_of_access(Part::LockWaits),
-                Waits::Compute { .. } => Part::User,
-                Waits::Interrupt { .. } | Waits::Park { .. } => Part::Idle,
-            };
+            let Some(part) = self.cpu().part_of_wait() else { continue };
             let until = self.clock().max(self.measured.1);
             self.advance(until, part);
         }
@@ -407,9 +403,13 @@ impl Engine {
         self.cpu().waits = waits;
     }
 
-    /// The measured stretch begins now.
+    /// The measured stretch begins now. If it has begun before, what was counted since is forgotten.
     pub(crate) fn measure_from_now(&mut self) {
+        let has_begun = self.measured.0 <= self.clock();
         self.measured.0 = self.clock();
+        if has_begun {
+            self.forget_counts();
+        }
     }
 
     /// The measured stretch ends now; if it never began it is empty.

@@ -31,7 +31,7 @@ pub fn scope_of_parts(topology: &Topology) -> Scope {
 }
 
 /// The exchanges of a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Exchanges {
     parts: usize,
     /// By core.
@@ -67,6 +67,11 @@ impl Exchanges {
         let exchange = self.counted.entry((line, self.part_of(loser), self.part_of(taker))).or_default();
         exchange.times += 1;
         exchange.wait += wait;
+    }
+
+    /// Forgets what was counted.
+    pub(crate) fn forget(&mut self) {
+        self.counted.clear();
     }
 
     /// Returns all of them by line.

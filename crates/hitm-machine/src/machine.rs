@@ -356,10 +356,11 @@ impl Machine {
         Stalled { kind, at: Time::from_picos(at), waits }
     }
 
-    /// Returns the counts.
+    /// Returns the counts: without those since [`Simulated::begin_tail`], if that came last.
     #[must_use]
     pub fn results(&self) -> Results {
         let mut engine = self.world.engine.borrow_mut();
+        engine.drop_tail();
         engine.settle_records();
         Results::of(&engine)
     }

@@ -117,7 +117,7 @@ impl Access {
 }
 
 /// The operations that the program has begun, and their accesses over all lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Operations {
     /// By number. The first has no name: the accesses outside any operation.
     all: Vec<(Option<Operation>, OperationResult)>,
@@ -156,7 +156,7 @@ impl Operations {
 }
 
 /// All accesses of a machine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Records {
     pub(crate) operations: Operations,
     sites: Sites,
@@ -166,6 +166,18 @@ pub(crate) struct Records {
     invalidations: FxHashMap<Invalidation, (u64, u64)>,
     hits_noted: Vec<HitNote>,
     misses_noted: Vec<MissNote>,
+    tail: Tail,
+}
+
+/// See [`Records::begin_tail`].
+#[derive(Clone, Debug)]
+enum Tail {
+    /// What is counted belongs to the results.
+    None,
+    /// It may not. Nothing was counted since.
+    Untouched,
+    /// It may not. These are the counts before.
+    After(Box<Records>),
 }
 
 impl Records {
@@ -179,6 +191,7 @@ impl Records {
             invalidations: FxHashMap::default(),
             hits_noted: Vec::with_capacity(NOTES),
             misses_noted: Vec::with_capacity(NOTES),
+            tail: Tail::None,
         }
     }
 
@@ -214,6 +227,7 @@ impl Records {
 
     /// Counts several hits on `line` at once, outside any operation.
     pub(crate) fn hits(&mut self, line: u32, site: Site, address: usize, kind: Kind, times: u32) {
+        self.keep_before_tail();
         let key = Key(self.identify(site, address, kind));
         *self.table.counter::<HITS>(line, key) += times;
         self.operations.all[0].1.accesses += u64::from(times);
@@ -242,9 +256,60 @@ impl Records {
         self.count_misses();
     }
 
+    /// What is counted from now on may not belong to the results: [`end_tail`](Self::end_tail) says
+    /// that it does, [`drop_tail`](Self::drop_tail) that it does not. What was counted since an
+    /// earlier call belongs to them.
+    pub(crate) fn begin_tail(&mut self) {
+        // Of the last tail: a copy of it would be made to be thrown away.
+        self.tail = Tail::None;
+        self.settle();
+        self.tail = Tail::Untouched;
+    }
+
+    /// What was counted since [`begin_tail`](Self::begin_tail) belongs to the results.
+    pub(crate) fn end_tail(&mut self) {
+        self.tail = Tail::None;
+    }
+
+    /// Forgets what was counted since [`begin_tail`](Self::begin_tail).
+    pub(crate) fn drop_tail(&mut self) {
+        match std::mem::replace(&mut self.tail, Tail::None) {
+            Tail::None => {}
+            Tail::Untouched => self.forget_notes(),
+            Tail::After(before) => *self = *before,
+        }
+    }
+
+    /// Forgets what was counted.
+    pub(crate) fn forget(&mut self) {
+        self.tail = Tail::None;
+        self.forget_notes();
+        self.operations.all.iter_mut().for_each(|(_, counts)| *counts = OperationResult::default());
+        self.table.forget();
+        self.misses = MissRecords::new(self.misses.remote);
+        self.invalidations.clear();
+    }
+
+    /// Copies the counts before the first of a tail. A program has as many tails as times at which
+    /// one thread was left, and most of them are short: then there is no copy.
+    fn keep_before_tail(&mut self) {
+        if matches!(self.tail, Tail::Untouched) {
+            self.tail = Tail::None;
+            let mut before = Box::new(self.clone());
+            before.forget_notes();
+            self.tail = Tail::After(before);
+        }
+    }
+
+    fn forget_notes(&mut self) {
+        self.hits_noted.clear();
+        self.misses_noted.clear();
+    }
+
     // No note depends on another, so the host fetches what several of them need at a time.
     #[inline(never)]
     fn count_hits(&mut self) {
+        self.keep_before_tail();
         for note in &self.hits_noted {
             let key = Key::new(self.sites.id(note.site), note.offset, note.kind);
             self.operations.all[usize::from(note.operation)].1.accesses += 1;
@@ -256,6 +321,7 @@ impl Records {
 
     #[inline(never)]
     fn count_misses(&mut self) {
+        self.keep_before_tail();
         for &MissNote { line, key, invalidator, operation, note } in &self.misses_noted {
             let record = self.table.counter::<RECORD>(line, key);
             if *record == 0 {

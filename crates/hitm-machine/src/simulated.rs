@@ -33,6 +33,17 @@ use crate::world::{SourcePlace, on_cpu, with_world};
 pub struct Simulated;
 
 impl Simulated {
+    /// What is counted from now on belongs to the results only if [`end_tail`](Self::end_tail)
+    /// follows: where a program's measured stretch ends is known when the program has ended.
+    pub fn begin_tail() {
+        at_its_turn(Engine::begin_tail);
+    }
+
+    /// What was counted since [`begin_tail`](Self::begin_tail) belongs to the results.
+    pub fn end_tail() {
+        at_its_turn(Engine::end_tail);
+    }
+
     /// Runs `f` aside: its accesses cost no time, are not counted, and are not watched by the race
     /// detector. This is for a checker that runs on a CPU and reads, when nothing is in flight,
     /// words under other CPUs' locks.

@@ -44,7 +44,7 @@ pub(crate) type SiteId = u32;
 const CACHE: usize = 1 << 10;
 
 /// All places seen, in the order in which they were first seen.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sites {
     /// Address and number of places. Which entry a place has depends on where the host put it, its
     /// number does not.

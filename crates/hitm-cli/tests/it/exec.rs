@@ -348,9 +348,30 @@ fn only_what_is_marked_is_measured() {
     let program = Program::new("marks.c");
     assert_eq!(program.natively(&[]), "");
     let (_, file) = program.simulated(&[], &[]);
-    let names = fields(&file["runs"][0]);
-    assert!(names.iter().any(|name| name.starts_with("between")), "{names:?}");
-    assert!(!names.iter().any(|name| name.starts_with("before")), "{names:?}");
+    let lines = file["runs"][0]["lines"].as_array().expect("lines");
+    let fields = lines.iter().flat_map(|line| line["fields"].as_array().expect("fields"));
+    let of = |name| fields.clone().find(|field| field["field"] == name);
+    assert!(of("between").is_some(), "{lines:#?}");
+    // The two share a line.
+    assert!(of("before").is_none(), "{lines:#?}");
+}
+
+/// What main does with no other thread is not measured, however much memory it touches.
+#[test]
+fn what_follows_the_last_thread_is_not_measured() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("tail.c");
+    let [short, long] = ["0", "80"].map(|words| {
+        let (_, mut file) = program.simulated(&["--cpus", "4"], &[words]);
+        file["runs"][0].take()
+    });
+    assert!(short["accesses"].as_u64().expect("a count") > 4_000, "{}", short["accesses"]);
+    for measured in ["accesses", "misses", "cycles_waited", "kernel_share", "idle_share", "metric"] {
+        assert_eq!(short[measured], long[measured], "{measured}");
+    }
+    assert!(short["lines"] == long["lines"], "the lines differ");
 }
 
 /// A block of docs/your-program.md: what comes after `start`.

@@ -58,7 +58,7 @@ impl Block {
 }
 
 /// Blocks of entries.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Blocks<T> {
     all: Vec<T>,
     /// By size: blocks that lists have left.

@@ -108,7 +108,7 @@ impl Sums {
 }
 
 /// The records of all accesses that missed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MissRecords {
     pub(super) remote: Remote,
     records: Vec<Record>,

@@ -51,7 +51,7 @@ impl Line {
 }
 
 /// The counters of all accesses.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Table {
     lines: Vec<Line>,
     classes: Vec<Class>,
@@ -191,6 +191,12 @@ impl Table {
         self.counters.at(*block, number)
     }
 
+    /// Forgets what was counted.
+    pub(super) fn forget(&mut self) {
+        self.lines.iter_mut().for_each(|line| line.counters = [Block::EMPTY; 2]);
+        self.counters = Blocks::new(0);
+    }
+
     /// The keys of all classes, by number.
     pub(super) fn keys(&self) -> Vec<Box<[Key]>> {
         let keys_of = |class: &Class| {
@@ -249,6 +255,20 @@ mod tests {
         assert_eq!(hits(&table, 6), [expect(1, 2), vec![(99, 0)]].concat());
         assert_eq!(table.classes.iter().map(|class| class.keys).collect::<Vec<_>>(), [20, 21, 0, 0, 0]);
         assert_eq!(hits(&table, 3), []);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_counted_from_nothing() {
+        let mut table = Table::new();
+        table.place("task", 0, 2);
+        for key in 0..40 {
+            *table.counter::<HITS>(key % 2, Key(key)) += 1;
+            *table.counter::<RECORD>(key % 2, Key(key)) = key;
+        }
+        table.forget();
+        assert_eq!((hits(&table, 0), hits(&table, 1)), (vec![], vec![]));
+        *table.counter::<HITS>(1, Key(7)) += 1;
+        assert_eq!(hits(&table, 1), [(7, 1)]);
     }
 
     #[test]

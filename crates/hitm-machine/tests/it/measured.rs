@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hitm_machine::{Config, CostSet, Costs, Machine, Random, Results, Simulated};
+use hitm_machine::{Config, CostSet, Costs, Machine, Part, Random, Results, Simulated};
 use hitm_memory::{AtomicWord, Memory, Mode, PathCost, Placed, Platform, Span, Time, described};
 use hitm_topology::CpuId;
 
@@ -71,6 +71,71 @@ fn what_never_begins_is_empty() {
 fn who_says_nothing_has_it_all() {
     let results = counted(Span::ZERO, false, true);
     assert_eq!(results.totals.accesses(), TIMES.iter().sum::<u64>());
+}
+
+/// What a machine of two CPUs counts whose CPU 0 does `steps` between writes, one more each time,
+/// while CPU 1 computes and then idles.
+fn between(steps: &'static [fn()]) -> Results {
+    let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
+    let costs = Costs::of(&topology, CostSet::Linux);
+    let config = Config { measure_from: LATER, start_spread: Span::ZERO, jitter: 0.0, ..Config::default() };
+    let machine = Machine::new(topology, costs, config);
+    let words = machine.enter(|| {
+        let word = <Simulated as Memory>::Atomic::new(0);
+        Arc::new(Placed::<Simulated, _>::new(Words::<Simulated> { word }, None, None))
+    });
+    machine
+        .run(move |cpu| {
+            if cpu == CpuId(1) {
+                Simulated::compute(WORK);
+                Simulated::set_timer(Simulated::now() + WORK * 10);
+                return Simulated::wait_for_interrupt();
+            }
+            for (before, step) in (1..).zip(steps) {
+                // Relaxed: no other thread looks.
+                (0..before * 1_000).for_each(|_| _ = words.word.fetch_add(1, Ordering::Relaxed));
+                Simulated::compute(WORK);
+                step();
+            }
+        })
+        .expect("it ends");
+    machine.results()
+}
+
+const FROM: fn() = Simulated::measure_from_now;
+const TAIL: fn() = Simulated::begin_tail;
+const GOES_ON: fn() = Simulated::end_tail;
+
+fn nothing() {}
+
+#[test]
+fn a_tail_is_forgotten_unless_it_ends() {
+    let one = |steps| {
+        let results = between(steps);
+        // CPU 1 idles as long as CPU 0 does not.
+        let both = results.account[Part::Idle].abs_diff(results.busy()) as f64;
+        assert!(both < 0.01 * results.busy() as f64, "{:?}", results.account);
+        (results.totals.accesses(), (results.account[Part::User] as f64 / WORK.as_picos() as f64).round())
+    };
+    // 2,000 and 3,000 writes.
+    assert_eq!(one(&[FROM, nothing, TAIL, nothing, nothing]), (5_000, 2.0));
+    assert_eq!(one(&[FROM, TAIL, nothing, nothing]), (2_000, 1.0));
+    // What follows the first tail belongs to the stretch, and what follows the second does not.
+    assert_eq!(one(&[FROM, TAIL, GOES_ON, TAIL, nothing]), (9_000, 3.0));
+    // Two tails without an end: the second is later.
+    assert_eq!(one(&[FROM, TAIL, TAIL, nothing]), (5_000, 2.0));
+}
+
+#[test]
+fn a_stretch_that_begins_again_begins_from_nothing() {
+    let (once, again) = (between(&[nothing, FROM, nothing]), between(&[FROM, FROM, nothing]));
+    assert_eq!(once.totals.accesses(), 3_000);
+    let [once, again] = [once, again].map(|mut results| {
+        results.totals.resumes = 0;
+        format!("{results:#?}")
+    });
+    let differs = once.lines().zip(again.lines()).find(|(one, other)| one != other);
+    assert!(once == again, "{differs:?}");
 }
 
 /// What is measured of CPUs that contend, compute, idle, spin and park, when the run goes on to its

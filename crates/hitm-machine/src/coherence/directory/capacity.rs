@@ -156,6 +156,13 @@ impl Directory {
         self.caches.as_ref().map(|caches| caches.moves)
     }
 
+    /// Sets the counts back to `moves`, if caches have sizes.
+    pub(crate) fn set_moves(&mut self, moves: Moves) {
+        if let Some(caches) = &mut self.caches {
+            caches.moves = moves;
+        }
+    }
+
     /// The cores with a valid copy.
     pub(super) fn cores_with(&self, line: u32) -> Vec<u32> {
         let line = &self.lines[line as usize];
