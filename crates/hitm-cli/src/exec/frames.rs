@@ -14,6 +14,8 @@ const ORIGINS: usize = 3;
 pub(super) struct Local {
     pub(super) start: i64,
     pub(super) name: String,
+    /// The function whose it is, if that was inlined.
+    pub(super) inlined: Option<String>,
     pub(super) type_at: UnitOffset,
 }
 
@@ -43,6 +45,8 @@ pub(super) fn locals(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, function: UnitOff
     let Ok(mut entries) = unit.entries_at_offset(function) else { return locals };
     let mut depth = 0_isize;
     let mut is_first = true;
+    // By depth: the inlined function that an entry is in.
+    let mut inlined: Vec<Option<String>> = Vec::new();
     while let Ok(Some(entry)) = entries.next_dfs() {
         if is_first {
             (depth, is_first) = (entry.depth(), false);
@@ -51,6 +55,10 @@ pub(super) fn locals(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, function: UnitOff
         if entry.depth() <= depth {
             break;
         }
+        inlined.truncate((entry.depth() - depth - 1) as usize);
+        let is_inlined = entry.tag() == gimli::DW_TAG_inlined_subroutine;
+        let own = is_inlined.then(|| function_name(dwarf, unit, entry)).flatten();
+        inlined.push(own.or_else(|| inlined.last().cloned().flatten()));
         if !matches!(entry.tag(), gimli::DW_TAG_variable | gimli::DW_TAG_formal_parameter) {
             continue;
         }
@@ -58,10 +66,34 @@ pub(super) fn locals(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, function: UnitOff
             continue;
         };
         if let Some((name, type_at)) = named(dwarf, unit, entry) {
-            locals.push(Local { start: base + within, name, type_at });
+            let inlined = inlined.last().cloned().flatten();
+            locals.push(Local { start: base + within, name, inlined, type_at });
         }
     }
     locals
+}
+
+/// The name of an inlined function, as the language has it.
+fn function_name(
+    dwarf: &Dwarf<Bytes>,
+    unit: &Unit<Bytes>,
+    entry: &gimli::DebuggingInformationEntry<Bytes>,
+) -> Option<String> {
+    let mut entry = entry.clone();
+    let mut plain = None;
+    for _ in 0..=ORIGINS {
+        let of = |name| entry.attr_value(name).and_then(|name| text(dwarf, unit, name));
+        if let Some(linked) = of(gimli::DW_AT_linkage_name) {
+            return Some(addr2line::demangle_auto(linked.into(), None).into_owned());
+        }
+        plain = plain.or_else(|| of(gimli::DW_AT_name));
+        let origin = entry.attr_value(gimli::DW_AT_abstract_origin);
+        let Some(AttributeValue::UnitRef(at)) = origin.or_else(|| entry.attr_value(gimli::DW_AT_specification)) else {
+            break;
+        };
+        entry = unit.entry(at).ok()?;
+    }
+    plain
 }
 
 /// Where a function counts the places of its variables from, relative to the frame pointer.

@@ -67,7 +67,10 @@ struct Variable {
 
 /// A function in the middle of a call.
 pub(crate) struct FrameNames {
+    /// The innermost function of the program that is there.
     pub(crate) function: String,
+    /// The function whose frame it is: others may be inlined into it.
+    owner: String,
     unit: usize,
     locals: Vec<Local>,
 }
@@ -253,21 +256,23 @@ impl Names {
         let locals = || {
             let unit = self.unit_at(probe)?;
             let mut frames = self.code.as_ref()?.find_frames(probe).ok()?;
-            let mut outermost = None;
+            let (mut outermost, mut owner) = (None, None);
             while let Ok(Some(frame)) = frames.next() {
                 outermost = frame.dw_die_offset.or(outermost);
+                owner = frame.function.and_then(|function| Some(function.demangle().ok()?.into_owned())).or(owner);
             }
             let bytes = fs::read(&self.path).ok()?;
             let end = frames::end_of_frame(&object::File::parse(&*bytes).ok()?, probe)?;
             let at = UnitOffset(gimli::ReaderOffset::into_u64(outermost?.0) as usize);
-            Some((unit, frames::locals(self.dwarf.as_ref()?, &self.units[unit], at, end)))
+            Some((owner?, unit, frames::locals(self.dwarf.as_ref()?, &self.units[unit], at, end)))
         };
-        let (unit, locals) = locals().unwrap_or_default();
-        Some(FrameNames { function, unit, locals })
+        let (owner, unit, locals) = locals().unwrap_or_default();
+        Some(FrameNames { function, owner, unit, locals })
     }
 
     /// Returns the variable of a frame that has the byte at `within`, relative to the frame
-    /// pointer: its name, its first byte, and the field in it. None if it may be one or another.
+    /// pointer: its name with that of its function, its first byte, and the field in it. None if it
+    /// may be one or another.
     pub(crate) fn local(&self, frame: &FrameNames, within: i64) -> Option<(String, i64, String)> {
         let unit = self.units.get(frame.unit)?;
         let size = |local: &Local| size_of_type(unit, local.type_at, 0).unwrap_or(0) as i64;
@@ -276,7 +281,8 @@ impl Names {
         let local = found.next()?;
         let is_sure = found.all(|other| (&other.name, other.start) == (&local.name, local.start));
         let field = self.field(frame.unit, local.type_at, (within - local.start) as u64);
-        is_sure.then(|| (local.name.clone(), local.start, field))
+        let function = local.inlined.as_ref().unwrap_or(&frame.owner);
+        is_sure.then(|| (format!("{} of {function}", local.name), local.start, field))
     }
 
     /// Returns the type and the field of a byte of a heap block, if the statement that made the
@@ -285,8 +291,14 @@ impl Names {
         let source = fs::read_to_string(&maker.file).ok()?;
         let statement = statement(&source, (maker.line as usize).checked_sub(1)?)?;
         let fits = |named: &&NamedType| size.is_multiple_of(named.size) && has_word(&statement, &named.name);
-        // The longest name in it: `node` is in `node_pool` too.
-        if let Some(named) = self.types.iter().filter(fits).max_by_key(|named| named.name.len()) {
+        // What follows `new`, else the longest name in it: `node` is in `node_pool` too.
+        let is_made = |named: &NamedType| {
+            statement.split("new ").skip(1).any(|made| {
+                let made = made.split(['(', '[', '{', ';', ',', ')']).next().unwrap_or_default().trim();
+                made.strip_suffix(&named.name).is_some_and(|scope| scope.is_empty() || scope.ends_with("::"))
+            })
+        };
+        if let Some(named) = self.types.iter().filter(fits).max_by_key(|named| (is_made(named), named.name.len())) {
             return Some(self.element(named.name.clone(), (named.unit, named.type_at), size, named.size, within));
         }
         let mut pointees = self.pointees.get(assigned(&statement)?)?.iter().filter_map(|&(unit, type_at)| {

@@ -370,8 +370,7 @@ impl Told {
                 .of(frame.pc)
                 .and_then(|(names, _)| names.local(named, address.wrapping_sub(frame.base).cast_signed()));
             if let Some((name, start, field)) = variable {
-                let object = format!("{name} of {}", named.function);
-                return Place { object, start: frame.base.wrapping_add_signed(start), field };
+                return Place { object: name, start: frame.base.wrapping_add_signed(start), field };
             }
             object += &format!(" in {}", named.function);
         }

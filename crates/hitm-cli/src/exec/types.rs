@@ -16,6 +16,23 @@ pub(super) fn is_wrapper(name: &str) -> bool {
         || integer.is_some_and(|rest| matches!(rest, "8" | "16" | "32" | "64" | "128" | "size" | "Bool" | "Ptr"))
 }
 
+/// The type of the value whose bytes a structure of C++'s library keeps: `make_shared` and the nodes
+/// of maps and lists have such buffers.
+pub(super) fn kept_in_buffer(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) -> Option<UnitOffset> {
+    let name = text(dwarf, unit, unit.entry(at).ok()?.attr_value(gimli::DW_AT_name)?)?;
+    if !["__aligned_buffer<", "__aligned_membuf<"].iter().any(|begin| name.starts_with(begin)) {
+        return None;
+    }
+    let mut tree = unit.entries_tree(Some(at)).ok()?;
+    let mut children = tree.root().ok()?.children();
+    while let Ok(Some(child)) = children.next() {
+        if child.entry().tag() == gimli::DW_TAG_template_type_parameter {
+            return type_of(child.entry());
+        }
+    }
+    None
+}
+
 fn number(value: Option<AttributeValue<Bytes>>) -> Option<u64> {
     value?.udata_value()
 }
@@ -104,6 +121,9 @@ pub(super) fn walk(
             let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
             if offset == 0 && name.is_some_and(|name| is_wrapper(&name)) {
                 return;
+            }
+            if let Some(kept) = kept_in_buffer(dwarf, unit, at) {
+                return walk(dwarf, unit, kept, offset, path, depth + 1);
             }
             let inside = |&(_, start, type_at): &Member| {
                 let size = size_of_type(unit, type_at, 0).unwrap_or(0);

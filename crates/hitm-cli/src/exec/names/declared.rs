@@ -7,7 +7,7 @@ use gimli::{Dwarf, Unit, UnitOffset};
 use hitm_report::layout::LayoutField;
 use hitm_report::result::{Address, Declared};
 
-use super::super::types::{DEPTH, counts, is_wrapper, members, size_of_type};
+use super::super::types::{DEPTH, counts, is_wrapper, kept_in_buffer, members, size_of_type};
 use super::{Bytes, Names, text, type_of};
 
 /// Structures that are kept, at most: the smallest names first. A program with more is one that
@@ -79,6 +79,9 @@ fn field(
     depth: usize,
 ) -> Option<LayoutField> {
     let (at, tag) = bare(unit, at).filter(|_| depth < DEPTH)?;
+    if let Some(kept) = kept_in_buffer(dwarf, unit, at) {
+        return field(dwarf, unit, name, offset, kept, depth + 1);
+    }
     let entry = unit.entry(at).ok()?;
     let size = size_of_type(unit, at, 0)? as usize;
     let own = LayoutField { name: name.to_owned(), offset: offset as usize, size, count: 1, ..LayoutField::default() };

@@ -43,7 +43,19 @@ fn objects_of_c_have_names() {
 fn blocks_of_the_standard_library_of_cxx_have_the_types_of_their_elements() {
     let Some(names) = named("names.cc") else { return };
     has(&names, "Job of main names.cc:", "[5].done");
-    has(&names, "std::_List_node<Stop> of main names.cc:", "");
+    has(&names, "std::_List_node<Stop> of main names.cc:", ".visits");
+    // Not of the pointer that the statement names too.
+    has(&names, "Session of main names.cc:", ".hits");
+    // Behind the counts of references.
+    has(&names, "std::_Sp_counted_ptr_inplace<Visit", "._M_impl._M_storage.pages");
+    has(&names, "std::_Rb_tree_node<", ".second.pages");
+}
+
+/// They are not of a function that is inlined there and makes the threads.
+#[test]
+fn variables_on_the_stack_have_the_name_of_their_own_function() {
+    let Some(names) = named("inlined.cc") else { return };
+    has(&names, "visits of main", ".hits");
 }
 
 /// Without debug information the table of symbols has names of variables.
