@@ -16,10 +16,10 @@ use libc::{timespec, timeval};
 use crate::access::enter;
 use crate::locks::{call, or_errno};
 use crate::native::native;
-use crate::signals;
 use crate::start::shared;
 use crate::thread::{self, Thread, Wants, system_call};
 use crate::tls::on_host;
+use crate::{last, signals};
 
 /// The time of day when the machine starts, for seed 0: 2023-11-14 22:13:20 UTC. Any would do; the
 /// same in every run with a seed gives the same results. Each seed has its own, since programs take
@@ -267,21 +267,29 @@ extern "C" fn on_fault(_signal: c_int, information: *mut libc::siginfo_t, contex
     // SAFETY: the kernel hands over a context.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let code: *const u8 = std::ptr::with_exposed_provenance(registers[libc::REG_RIP as usize] as usize);
-    // SAFETY: it was executed just now, and no instruction that faults here ends a page of code
-    // that is the last one.
-    let bytes = unsafe { code.cast::<[u8; 3]>().read_unaligned() };
+    // SAFETY: the kernel hands over the signal's information.
+    let information = unsafe { &*information };
+    // SAFETY: this signal has an address.
+    let address = unsafe { information.si_addr() };
+    let bytes = if code.addr() == address.addr() {
+        // A jump to where no code is.
+        [0; 3]
+    } else {
+        // SAFETY: it was executed just now, and no instruction that faults here ends a page of code
+        // that is the last one.
+        unsafe { code.cast::<[u8; 3]>().read_unaligned() }
+    };
     let length = match bytes {
         [0x0f, 0x31, _] => 2,
         [0x0f, 0x01, 0xf9] => 3,
         _ => 0,
     };
     let Some(thread) = thread::current().filter(|_| length > 0) else {
-        // SAFETY: the kernel hands over the signal's information.
-        let information = unsafe { &*information };
-        // SAFETY: this signal has an address.
-        let address = unsafe { information.si_addr() };
         let number = thread::current().map(|thread| thread.number);
-        eprintln!("hitm: segmentation fault of the program: code {code:p}, address {address:p}, thread {number:?}");
+        if !last::crashed(code.addr(), address.addr(), number) {
+            let number = number.unwrap_or(0);
+            eprintln!("hitm: segmentation fault of thread {number}: code {code:p} accessed address {address:p}");
+        }
         // The instruction faults again, and the process ends as it does natively.
         // SAFETY: it sets the usual action.
         unsafe { native!(fn signal(c_int, usize) -> usize)(libc::SIGSEGV, libc::SIG_DFL) };

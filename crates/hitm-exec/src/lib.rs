@@ -57,6 +57,7 @@ mod frames;
 mod futex;
 mod heap;
 mod ids;
+mod last;
 mod locks;
 mod membarrier;
 mod mutex;

@@ -28,7 +28,7 @@ use crate::shared_memory::Names;
 use crate::signals::Signals;
 use crate::thread::{self, Class, Start, Threads};
 use crate::timers::Timers;
-use crate::{clock, place, quick, random, report, rseq, tls};
+use crate::{clock, last, place, quick, random, report, rseq, tls};
 
 /// What the functions of this crate share. One host thread uses it.
 pub(crate) struct Shared {
@@ -102,9 +102,11 @@ pub(crate) fn refuse_call(call: &str, why: &str, instead: &str) -> ! {
     refuse(&format!("the program calls {call}: {why}; {instead}"))
 }
 
-/// Ends the process with a message.
+/// Ends the process with a message, which `hitm exec` prints.
 pub(crate) fn refuse(what: &str) -> ! {
-    eprintln!("hitm: {what}");
+    if !last::refused(what) {
+        eprintln!("hitm: {what}");
+    }
     // SAFETY: it ends the process.
     unsafe { libc::_exit(2) }
 }
@@ -177,7 +179,12 @@ pub(crate) fn host_thread(
     // SAFETY: `main` takes this argument.
     let failed = unsafe { create(&raw mut handle, (&raw const attributes).cast(), main, argument) };
     if failed != 0 {
-        refuse(&format!("the host has no room for another thread: error {failed}"));
+        let count = SHARED.0.get().map_or(0, |shared| shared.threads.count());
+        let error = std::io::Error::from_raw_os_error(failed);
+        refuse(&format!(
+            "the program has made {count} threads, and this host has no room for another: {error}; give it fewer, or \
+             raise the limits of this host (`ulimit -u`, `ulimit -v`, the memory of its container)"
+        ));
     }
     handle
 }

@@ -27,6 +27,7 @@ use super::report as page;
 use super::sweep::drawn;
 use crate::args::{CpuCounts, HostArg, MachineArgs, OutputArgs, cpu_counts, each_once};
 use crate::exec::check::check;
+use crate::exec::last::last_words;
 use crate::exec::located::Located;
 use crate::exec::told::Told;
 use crate::failure::Failure;
@@ -396,6 +397,9 @@ impl Exec {
             } else {
                 fail(format!("it ended with {status} and told no result"))
             });
+        }
+        if let Some(words) = last_words(&text) {
+            return Err(fail(words));
         }
         let mut told =
             Told::read(&text).map_err(|error| fail(format!("{error}; link it again with this `hitm cc`")))?;

@@ -8,6 +8,7 @@ pub(crate) mod cargo;
 pub(crate) mod check;
 pub(crate) mod compiler;
 mod frames;
+pub(crate) mod last;
 mod library;
 pub(crate) mod located;
 pub(crate) mod modules;

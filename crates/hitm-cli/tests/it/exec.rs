@@ -478,8 +478,7 @@ fn what_cannot_be_simulated_is_refused() {
     let ended = end(hitm().current_dir(folder.path()).args(["exec", "./fork"]));
     assert_eq!(ended.status, Some(1));
     expect![[r#"
-        hitm: the program calls fork: a child process cannot be simulated; run the program without, for example with threads
-        hitm: program `./fork`: it ended with exit status: 2 and told no result
+        hitm: program `./fork`: it calls fork: a child process cannot be simulated; run the program without, for example with threads
     "#]]
     .assert_eq(&ended.stderr);
     let ended = end(hitm().args(["exec", "/bin/true"]));

@@ -225,8 +225,9 @@ fn what_leads_out_of_the_process_is_refused() {
 fn is_refused(program: &Program, word: &str, said: &str) {
     let ended = end(hitm().args(["exec", "--cpus", "2"]).arg(&program.file).arg(word));
     assert_eq!(ended.status, Some(1), "{word}: {ended:?}");
-    let first = ended.stderr.lines().next().unwrap_or_default();
-    assert!(first.starts_with(&format!("hitm: the program calls {said}")), "{word}: {first}");
+    let (line, program) = (&ended.stderr, program.file.display());
+    assert!(line.starts_with(&format!("hitm: program `{program}`: it calls {said}")), "{word}: {line}");
+    assert_eq!(line.matches('\n').count(), 1, "{word}: {line}");
 }
 
 #[test]
