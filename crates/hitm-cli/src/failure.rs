@@ -4,6 +4,8 @@ use std::fmt;
 
 use clap::error::ErrorKind;
 
+use crate::interrupt;
+
 /// One line: the input, the place in it, the cause, and what to do.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -27,6 +29,19 @@ impl Failure {
     /// The tool did what was asked, and the results cannot be compared: exit status 3.
     pub(crate) fn not_comparable(line: impl Into<String>) -> Self {
         Self { status: 3, ..Self::new(line) }
+    }
+
+    /// The user has ended the command: the conventional exit status.
+    pub(crate) fn interrupted(what: impl fmt::Display) -> Self {
+        Self { status: interrupt::STATUS, ..Self::new(format!("interrupted: {what}")) }
+    }
+
+    /// Returns the same failure, and that this many others were like it.
+    pub(crate) fn and_others(self, count: usize) -> Self {
+        match count {
+            0 => self,
+            _ => Self { line: format!("{}; and {count} more failed", self.line), ..self },
+        }
     }
 
     /// Returns the same failure, of what is in `place`.

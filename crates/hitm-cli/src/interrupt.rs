@@ -2,17 +2,21 @@
 
 use std::io::{self, Write};
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::failure::Failure;
 
 /// The conventional status of a process that SIGINT ended.
-const STATUS: i32 = 130;
+pub(crate) const STATUS: u8 = 130;
 
 /// What the line says of the results so far.
 static KEPT: Mutex<Option<String>> = Mutex::new(None);
 /// Held while a file is moved to its place.
 static WHOLE: Mutex<()> = Mutex::new(());
+/// Whether the command ends by itself at the first interrupt.
+static COLLECTS: AtomicBool = AtomicBool::new(false);
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -24,13 +28,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// When the operating system refuses.
 pub(crate) fn install() -> Result<(), Failure> {
     ctrlc::set_handler(|| {
+        // Relaxed: nothing else is shared by them.
+        if COLLECTS.load(Ordering::Relaxed) && !IS_ASKED.swap(true, Ordering::Relaxed) {
+            return;
+        }
         // A file that is being moved to its place gets there, so nothing hidden is left beside it.
         let _whole = lock(&WHOLE);
         let kept = lock(&KEPT).take();
         let kept = kept.unwrap_or_else(|| "nothing was written; the same command starts again".to_owned());
         // Nothing can be done when stderr is closed.
         let _closed = writeln!(io::stderr(), "\nhitm: interrupted: {kept}");
-        process::exit(STATUS);
+        process::exit(STATUS.into());
     })
     .map_err(|error| Failure::new(format!("signals: {error}; report it")))
 }
@@ -38,6 +46,19 @@ pub(crate) fn install() -> Result<(), Failure> {
 /// Says what an interrupt leaves from now on.
 pub(crate) fn keeps(what: String) {
     *lock(&KEPT) = Some(what);
+}
+
+/// The command looks at [`is_asked`] from now on, and ends with what it has. A second interrupt
+/// ends it at once.
+pub(crate) fn collect() {
+    // Relaxed: nothing else is shared by it.
+    COLLECTS.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether the user has asked for the end, since [`collect`].
+pub(crate) fn is_asked() -> bool {
+    // Relaxed: nothing else is shared by it.
+    IS_ASKED.load(Ordering::Relaxed)
 }
 
 /// Delays interrupts while the guard lives.

@@ -9,6 +9,7 @@ mod driver;
 mod library;
 mod names;
 mod rules;
+mod several;
 mod stable;
 
 use std::fs;

@@ -1,0 +1,116 @@
+//! Several runs of a program: what each reads, and what is left when one of them fails.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::is_possible;
+use crate::command::{end, folder, hitm, read_checked};
+
+/// Two threads that count. `{}` is what the program does besides.
+fn compiled(in_thread: &str, in_main: &str) -> TempDir {
+    let folder = folder();
+    let source = format!(
+        "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\nstatic volatile long counts[8];\n\
+         static long lines, number;\nstatic volatile long *nowhere;\n\
+         static void *work(void *own) {{\n    for (long i = 0; i < 200; i++) counts[(long)own]++;\n\
+         {in_thread}\n    return 0;\n}}\n\
+         int main(int count, char **words) {{\n    pthread_t ids[2];\n    number = count > 1 ? atoi(words[1]) : 0;\n\
+         {in_main}\n    for (long i = 0; i < 2; i++) pthread_create(&ids[i], 0, work, (void *)i);\n\
+         for (long i = 0; i < 2; i++) pthread_join(ids[i], 0);\n    printf(\"ended %ld\\n\", number);\n}}\n"
+    );
+    fs::write(folder.path().join("main.c"), source).expect("there is room");
+    let mut command = hitm();
+    let ended = end(command.current_dir(folder.path()).args(["cc", "-O1", "-pthread", "main.c", "-o", "main"]));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    folder
+}
+
+/// Its program, of a few threads on a few CPUs.
+fn exec(folder: &TempDir, options: &[&str]) -> Command {
+    let mut command = hitm();
+    command.current_dir(folder.path()).args(["exec", "--cpus", "8", "--lines", "0", "--json", "r.json"]).args(options);
+    command
+}
+
+/// What a command said on stderr, and its exit status. Its input stays open until then.
+fn end_in_time(mut child: Child) -> (Option<i32>, String) {
+    let begin = Instant::now();
+    let _open = child.stdin.take();
+    while child.try_wait().expect("it is ours").is_none() {
+        if begin.elapsed() > Duration::from_secs(120) {
+            child.kill().expect("it is ours");
+            panic!("it waits for the end of its input");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let mut said = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    (child.wait().expect("it has ended").code(), said)
+}
+
+#[test]
+fn a_point_that_fails_takes_nothing_from_the_others() {
+    if !is_possible() {
+        return;
+    }
+    let folder = compiled("    if (number == 4) *nowhere = 1;", "");
+    let ended = end(&mut exec(&folder, &["--sweep", "1..8", "--seeds", "2", "--csv", "r.csv", "./main", "{N}"]));
+    assert_eq!(ended.status, Some(1), "{}", ended.stderr);
+    let crash = "N = 4, seed 1: segmentation fault of thread 1 in work (main.c:9): it accessed address 0x0";
+    assert_eq!(ended.stderr, format!("hitm: program `./main`, {crash}; and 1 more failed\n"));
+    let file = read_checked(&folder.path().join("r.json"), "run");
+    let runs: Vec<_> = file["runs"].as_array().expect("runs").iter().map(|run| &run["workload"]).collect();
+    assert_eq!(runs, ["./main 1", "./main 2", "./main 8"]);
+    let failures = file["failures"].as_array().expect("failures");
+    assert_eq!(failures.len(), 2);
+    assert!(failures[1].as_str().expect("text").contains("N = 4, seed 2"), "{failures:?}");
+    let csv = fs::read_to_string(folder.path().join("r.csv")).expect("values");
+    let numbers: Vec<_> = csv.lines().skip(1).map(|line| line.split(',').nth(1).expect("N")).collect();
+    assert_eq!(numbers, ["1", "2", "8"]);
+    assert!(ended.stdout.contains("\n8  baseline"), "{}", ended.stdout);
+    // The same for a figure that only some print, and for one that none prints.
+    let options = ["--sweep", "1,2", "--figure", "ended 2", "./main", "{N}2"];
+    let ended = end(&mut exec(&folder, &options));
+    let why = "--figure: it printed no number after `ended 2`";
+    assert_eq!((ended.status, ended.stderr), (Some(1), format!("hitm: program `./main`, N = 1: {why}\n")));
+    let file = read_checked(&folder.path().join("r.json"), "run");
+    assert_eq!(
+        (&file["runs"][0]["workload"], &file["runs"][0]["metric"]["name"]),
+        (&"./main 22".into(), &"ended 2".into())
+    );
+    let ended = end(&mut exec(&folder, &["--figure", "rate", "--higher-is-better", "./main"]));
+    assert_eq!(ended.status, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.ends_with("after `rate`; the time is shown instead\n"), "{}", ended.stderr);
+    let metric = &read_checked(&folder.path().join("r.json"), "run")["runs"][0]["metric"];
+    assert_eq!((&metric["name"], &metric["better"]), (&"time".into(), &"lower".into()));
+}
+
+#[test]
+fn an_interrupt_leaves_the_finished_runs() {
+    if !is_possible() {
+        return;
+    }
+    let folder = compiled("", "");
+    let mut command = exec(&folder, &["--mitigation", "baseline,shipped", "--seeds", "500", "./main"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut shown = BufReader::new(child.stdout.take().expect("a pipe"));
+    shown.read_line(&mut String::new()).expect("the first run prints");
+    thread::sleep(Duration::from_millis(300));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("a command of Linux");
+    assert!(sent.success());
+    let mut table = String::new();
+    shown.read_to_string(&mut table).expect("text");
+    let (status, said) = end_in_time(child);
+    assert_eq!(status, Some(130), "{said}");
+    assert!(said.contains(" of 1000 runs are finished; what is shown and written is of them\n"), "{said}");
+    assert!(table.contains("\nbaseline ") && table.contains("\nshipped "), "{table}");
+    let file = read_checked(&folder.path().join("r.json"), "run");
+    let seeds: Vec<_> = file["runs"].as_array().expect("runs").iter().map(|run| &run["seeds"]).collect();
+    let counts: Vec<_> = seeds.iter().map(|seeds| seeds.as_array().expect("seeds").len()).collect();
+    assert!(counts.len() == 2 && counts.iter().all(|count| (1..500).contains(count)), "{counts:?}");
+}
