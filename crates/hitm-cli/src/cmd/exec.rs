@@ -1,5 +1,6 @@
 //! `hitm exec`.
 
+mod input;
 mod runs;
 mod shown;
 
@@ -17,6 +18,7 @@ use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 use serde::Serialize;
 
+use self::input::Input;
 use self::runs::Row;
 use super::report as page;
 use super::sweep::drawn;
@@ -148,7 +150,7 @@ impl Exec {
         let cases = self.cases()?;
         let seeds = self.machine.seeds(self.seeds);
         let begin = Instant::now();
-        let mut ended = self.all(&cases, &seeds);
+        let mut ended = self.all(&cases, &seeds)?;
         let mut file = ResultFile { failures: ended.lost.iter().map(ToString::to_string).collect(), ..empty_file() };
         let Some(first) = ended.rows.first_mut() else {
             // A command that is wrong has no result at all.
@@ -273,7 +275,7 @@ impl Exec {
         let Some(case) = cases.iter().find(|case| words(case) == workload) else {
             return Err(Failure::new(format!("program `{workload}`: the command of the result runs another one")));
         };
-        let mut told = self.one(case, self.machine.seed, "", false, arranged)?;
+        let mut told = self.one(case, self.machine.seed, "", false, arranged, &Input::Nothing)?;
         let located = if arranged.is_empty() {
             told.name_and_locate()
         } else {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::input::Input;
 use super::{Arranged, Case, Exec};
 use crate::exec::last::last_words;
 use crate::exec::told::Told;
@@ -150,8 +151,12 @@ fn place(cases: &[Case], seeds: &[u64], case: &Case, seed: u64) -> String {
 
 impl Exec {
     /// Runs each case with each random seed. A run that fails takes nothing from the others.
-    pub(super) fn all<'a>(&self, cases: &'a [Case], seeds: &[u64]) -> Ended<'a> {
+    ///
+    /// # Errors
+    /// When the runs cannot have the standard input.
+    pub(super) fn all<'a>(&self, cases: &'a [Case], seeds: &[u64]) -> Result<Ended<'a>, Failure> {
         let jobs = order(cases, seeds.len());
+        let input = Input::of(jobs.len())?;
         if jobs.len() > 1 {
             interrupt::collect();
         }
@@ -164,7 +169,7 @@ impl Exec {
                 let Some(&(number, seed)) = jobs.get(index) else { return };
                 let (case, slot) = (&cases[number], number * seeds.len() + seed);
                 let place = place(cases, seeds, case, seeds[seed]);
-                let told = self.one(case, seeds[seed], &place, index == 0, &[]).map(|mut told| {
+                let told = self.one(case, seeds[seed], &place, index == 0, &[], &input).map(|mut told| {
                     if index == 0 {
                         told.name_and_declare();
                     } else {
@@ -184,8 +189,9 @@ impl Exec {
                 scope.spawn(work);
             }
         });
+        input.check()?;
         let done = done.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
-        self.sorted(cases, seeds, done)
+        Ok(self.sorted(cases, seeds, done))
     }
 
     /// Takes the results that there are from all runs, which come case by case.
@@ -234,6 +240,7 @@ impl Exec {
         place: &str,
         is_first: bool,
         arranged: &[Arranged],
+        input: &Input,
     ) -> Result<Told, Failure> {
         let program = self.program[0].to_string_lossy();
         let fail = |why: String| Failure::wanting(format!("program `{program}`{place}: {why}"));
@@ -242,7 +249,7 @@ impl Exec {
         let setting = self.setting(case, seed, &output, is_first, arranged).map_err(fail)?;
         let mut command = Command::new(&case.words[0]);
         command.args(&case.words[1..]).env("HITM_EXEC", setting);
-        let (status, figure) = self.run_one(&mut command, is_first)?;
+        let (status, figure) = self.run_one(&mut command, is_first, input)?;
         let text = fs::read_to_string(file.path()).map_err(|error| fail(error.to_string()))?;
         let how = status.to_string().replace("exit status: ", "exit status ");
         if text.is_empty() {
@@ -307,18 +314,27 @@ impl Exec {
     }
 
     /// Runs the program once. Returns how it ended, and the figure that it printed.
-    fn run_one(&self, command: &mut Command, is_shown: bool) -> Result<(ExitStatus, Option<f64>), Failure> {
+    fn run_one(
+        &self,
+        command: &mut Command,
+        is_shown: bool,
+        input: &Input,
+    ) -> Result<(ExitStatus, Option<f64>), Failure> {
         let fail = |error: io::Error| {
             let program = self.program[0].to_string_lossy();
             Failure::new(format!("program `{program}`: {error}; give a program that `hitm cc` made"))
         };
+        input.give(command)?;
         let Some(words) = &self.figure else {
             if !is_shown {
                 command.stdout(Stdio::null());
             }
-            return Ok((command.status().map_err(fail)?, None));
+            let mut child = command.spawn().map_err(fail)?;
+            let _feed = input.feed(child.stdin.take());
+            return Ok((child.wait().map_err(fail)?, None));
         };
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(fail)?;
+        let _feed = input.feed(child.stdin.take());
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         // Both at a time: a program waits while one of them is full.
         let (printed, complained) = std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Several runs of a program: what each reads, and what is left when one of them fails.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,6 +51,56 @@ fn end_in_time(mut child: Child) -> (Option<i32>, String) {
     let mut said = String::new();
     child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
     (child.wait().expect("it has ended").code(), said)
+}
+
+const READS: &str =
+    "char line[100]; while (fgets(line, 100, stdin)) lines++; fprintf(stderr, \"lines %ld\\n\", lines);";
+
+#[test]
+fn each_run_gets_the_standard_input() {
+    if !is_possible() {
+        return;
+    }
+    let folder = compiled("", READS);
+    let text = "line\n".repeat(20);
+    fs::write(folder.path().join("input"), &text).expect("there is room");
+    let all = ["--sweep", "1,2", "--mitigation", "baseline,shipped", "./main", "{N}"];
+    // A file; a pipe that ends soon, and one that ends later.
+    let mut input = File::open(folder.path().join("input")).expect("a file");
+    input.read_exact(&mut [0; 25]).expect("five lines");
+    let ended = end(exec(&folder, &all).stdin(input));
+    assert_eq!((ended.status, ended.stderr), (Some(0), "lines 15\n".repeat(4)), "from where the file stands");
+    for pause in [0, 1_500] {
+        let mut command = exec(&folder, &all);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut input = child.stdin.take().expect("a pipe");
+        let (first, second) = text.split_at(25);
+        input.write_all(first.as_bytes()).expect("it reads");
+        thread::sleep(Duration::from_millis(pause));
+        input.write_all(second.as_bytes()).expect("it reads");
+        drop(input);
+        assert_eq!(end_in_time(child), (Some(0), "lines 20\n".repeat(4)), "after {pause} ms");
+    }
+}
+
+#[test]
+fn an_input_that_does_not_end_keeps_no_run_waiting() {
+    if !is_possible() {
+        return;
+    }
+    let start = |mut command: Command| {
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+    };
+    let folder = compiled("", "");
+    assert_eq!(end_in_time(start(exec(&folder, &["--seeds", "3", "./main"]))), (Some(0), String::new()));
+    // `hitm advise` gives the program nothing to read.
+    let folder = compiled("", READS);
+    assert_eq!(end(exec(&folder, &["./main"]).stdin(Stdio::null())).status, Some(0));
+    let mut command = hitm();
+    command.current_dir(folder.path()).args(["advise", "r.json", "--seeds", "1", "--try", "1"]);
+    let (status, said) = end_in_time(start(command));
+    assert!(status == Some(0) && said.contains("lines 0\n"), "{status:?}: {said}");
 }
 
 #[test]
