@@ -4,7 +4,7 @@ mod input;
 mod runs;
 mod shown;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -37,8 +37,8 @@ use crate::{output, print};
 /// The program is one that `hitm cc` or `hitm c++` compiled. It runs once for each mitigation of
 /// the scheduler under it and each random seed. What the first run prints is shown.
 ///
-/// The exit status is 1 if a run has no result. All other results are printed and written all the
-/// same.
+/// The exit status is 1 if the program's own is not 0, or if a run has no result. All other
+/// results are printed and written all the same.
 ///
 /// The time is that of the measured stretch: from the start of the second thread to the end of the
 /// last thread but one, or what the program marks. docs/your-program.md is the guide.
@@ -107,6 +107,9 @@ fn factor(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("give a number from 0 on".to_owned()) }
 }
+
+/// What the note begins with that tells the program's exit status, or the signal that ended it.
+const ENDED: &str = "the program ended with ";
 
 /// What a number of the sweep is put for.
 const PLACE: &str = "{N}";
@@ -307,6 +310,12 @@ impl Exec {
         }
         if self.mm_cid {
             notes.push("threads have concurrency ids".to_owned());
+        }
+        let how: BTreeSet<&String> = told.iter().filter_map(|told| told.ended.as_ref()).collect();
+        for how in how {
+            let count = told.iter().filter(|told| told.ended.as_ref() == Some(how)).count();
+            let of_all = if count < told.len() { format!(" in {count} of {} runs", told.len()) } else { String::new() };
+            notes.push(format!("{ENDED}{how}{of_all}"));
         }
         Run {
             workload: words.join(" "),

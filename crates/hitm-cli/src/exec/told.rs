@@ -28,6 +28,9 @@ pub(crate) struct Told {
     /// What the program printed after the words of `--figure`: the caller adds it.
     #[serde(skip)]
     pub(crate) figure: Option<f64>,
+    /// How the program ended, if not with exit status 0: the caller adds it.
+    #[serde(skip)]
+    pub(crate) ended: Option<String>,
     /// The program's variables and structures: the caller asks for them.
     #[serde(skip)]
     pub(crate) declared: Vec<Declared>,

@@ -225,6 +225,12 @@ impl Exec {
         if let Some(words) = &self.figure {
             ended.want_figure(words, name);
         }
+        for row in &ended.rows {
+            for (told, &seed) in row.told.iter().zip(&row.seeds) {
+                let how = told.ended.iter().map(|how| format!("{}: it ended with {how}", name(row.case, seed)));
+                ended.wrong.extend(how.map(Failure::wanting));
+            }
+        }
         ended.rows.retain(|row| !row.told.is_empty());
         ended
     }
@@ -273,10 +279,7 @@ impl Exec {
         if let Some(stalled) = &told.stalled {
             return Err(fail(stalled.clone()));
         }
-        if !status.success() {
-            // Nothing can be done when stderr is closed.
-            let _closed = writeln!(io::stderr(), "hitm: program `{program}`{place} ended with {status}");
-        }
+        told.ended = (!status.success()).then_some(how);
         told.figure = figure;
         Ok(told)
     }

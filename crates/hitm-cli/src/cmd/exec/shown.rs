@@ -5,8 +5,8 @@ use hitm_report::plot::{Plot, Series};
 use hitm_report::result::{ResultFile, Run};
 use hitm_report::sweep::quoted;
 
-use super::Exec;
 use super::runs::Row;
+use super::{ENDED, Exec};
 
 /// Whether a result is a figure that the program printed; else it is a time.
 fn is_figure(run: &Run) -> bool {
@@ -65,8 +65,15 @@ impl Exec {
             text += &columns.render(crate::terminal::width());
             text.push('\n');
         }
-        let notes = first.notes.iter().skip(1).map(|note| format!("{note}\n"));
-        text.extend(notes);
+        // The first one is in the head. How programs ended is told of all.
+        let others = file.runs[1..].iter().flat_map(|run| &run.notes).filter(|note| note.starts_with(ENDED));
+        let mut notes: Vec<&String> = first.notes.iter().skip(1).collect();
+        for note in others {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        text.extend(notes.into_iter().map(|note| format!("{note}\n")));
         text
     }
 

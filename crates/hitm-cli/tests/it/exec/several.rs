@@ -164,3 +164,21 @@ fn an_interrupt_leaves_the_finished_runs() {
     let counts: Vec<_> = seeds.iter().map(|seeds| seeds.as_array().expect("seeds").len()).collect();
     assert!(counts.len() == 2 && counts.iter().all(|count| (1..500).contains(count)), "{counts:?}");
 }
+
+#[test]
+fn the_programs_exit_status_is_told() {
+    if !is_possible() {
+        return;
+    }
+    let folder = compiled("    if (number) exit(number);", "");
+    let ended = end(&mut exec(&folder, &["--sweep", "0,3", "--mitigation", "baseline,shipped", "./main", "{N}"]));
+    let line = "hitm: program `./main`, N = 3, baseline: it ended with exit status 3; and 1 more failed\n";
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(1), line));
+    assert_eq!(ended.stdout.matches("\nthe program ended with exit status 3\n").count(), 1, "{}", ended.stdout);
+    let file = read_checked(&folder.path().join("r.json"), "run");
+    let notes: Vec<_> = file["runs"].as_array().expect("runs").iter().map(|run| run["notes"][1].as_str()).collect();
+    assert_eq!(
+        notes,
+        [None, None, Some("the program ended with exit status 3"), Some("the program ended with exit status 3")]
+    );
+}
