@@ -70,7 +70,7 @@ fn fields(line: &Line) -> String {
     ]);
     let mut invalidators = Vec::new();
     for (field, sites) in listed {
-        let offset = format!("{:#x}", field.offset % 64);
+        let offset = format!("{:#x}", line.offset_of(field));
         columns.row([offset, shortened(&field.field)].into_iter().chain([(); 3].map(|()| String::new())).collect());
         invalidators.push(None);
         for site in sites {

@@ -1,7 +1,8 @@
 //! Contended lines: the machine's counters of a line, by field and place, with the names of
 //! functions and with means and shares in place of sums.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::AddAssign;
 
@@ -85,8 +86,11 @@ pub struct Line {
 pub struct Field {
     /// Its name.
     pub field: String,
-    /// Bytes from the start of the object.
+    /// Bytes from the start of the line's object.
     pub offset: u32,
+    /// What it belongs to, where that is not the line's object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
     /// As in [`Line`].
     #[serde(flatten)]
     pub hitm: Hitm,
@@ -98,6 +102,17 @@ pub struct Field {
     /// The stores that invalidated the copy, most frequent first.
     #[serde(alias = "stolen_by")]
     pub invalidated_by: Vec<InvalidatedBy>,
+}
+
+/// Another object on a line, and which field of it one is.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Owner {
+    /// The object.
+    pub object: String,
+    /// The name of the field in it.
+    pub field: String,
+    /// Bytes from its start.
+    pub offset: u32,
 }
 
 /// A place in the source.
@@ -224,6 +239,61 @@ impl Line {
         self.object_at.0.or_else(of_line)
     }
 
+    /// Returns where a field begins in the line.
+    #[must_use]
+    pub fn offset_of(&self, field: &Field) -> u64 {
+        (self.object_at.0.unwrap_or(0) + u64::from(field.offset)) % LINE as u64
+    }
+
+    /// Returns the line as each of its objects has it: with the fields of that object alone, as it
+    /// names them. The counts of the whole line stand in each.
+    #[must_use]
+    pub fn by_object(&self) -> Vec<Cow<'_, Self>> {
+        if self.fields.iter().all(|field| field.owner.is_none()) {
+            return vec![Cow::Borrowed(self)];
+        }
+        let own = |field: &Field| field.owner.as_ref().map(|owner| owner.object.clone());
+        let objects: BTreeSet<Option<String>> = self.fields.iter().map(own).collect();
+        let part = |object: &Option<String>| Cow::Owned(self.part(object.as_deref(), &objects));
+        objects.iter().map(part).collect()
+    }
+
+    /// The part of it that one of its `objects` has; `None` is its own object.
+    fn part(&self, object: Option<&str>, objects: &BTreeSet<Option<String>>) -> Self {
+        let mut part = self.clone();
+        let is_of = |field: &Field| field.owner.as_ref().map(|owner| owner.object.as_str()) == object;
+        part.fields.retain(is_of);
+        let Some(object) = object else { return part };
+        let Some((first, owner)) = part.fields.first().and_then(|field| Some((field, field.owner.as_ref()?))) else {
+            return part;
+        };
+        let at = self.address.0.map(|address| address + self.offset_of(first));
+        let start = at.map(|at| at.wrapping_sub(u64::from(owner.offset)));
+        let lines = |at: u64| at / LINE as u64;
+        part.line = at.zip(start).map_or(owner.offset / LINE as u32, |(at, start)| (lines(at) - lines(start)) as u32);
+        part.object_at = Address(start.filter(|start| !start.is_multiple_of(LINE as u64)));
+        (part.object, part.index) = (object.to_owned(), None);
+        // What is written is named as the line has it.
+        let named = |by: &mut InvalidatedBy| {
+            let of_object = by.field.strip_prefix(object).map(|rest| rest.strip_prefix('.').unwrap_or(rest).to_owned());
+            let is_others = |other: &String| by.field.starts_with(other.as_str());
+            match of_object {
+                Some(field) if field.is_empty() => by.field = object.split(" of ").next().unwrap_or(object).to_owned(),
+                Some(field) => by.field = field,
+                None if objects.iter().flatten().any(is_others) => {}
+                None => by.field = format!("{}.{}", self.name(), by.field),
+            }
+        };
+        for field in &mut part.fields {
+            if let Some(Owner { field: name, offset, .. }) = field.owner.take() {
+                (field.field, field.offset) = (name, offset);
+            }
+            let of_sites = field.sites.iter_mut().flat_map(|site| &mut site.invalidated_by);
+            of_sites.chain(&mut field.invalidated_by).for_each(named);
+        }
+        part
+    }
+
     /// Returns the object's name with its index.
     #[must_use]
     pub fn name(&self) -> String {
@@ -313,6 +383,7 @@ impl Names<'_> {
         Field {
             field: name.to_owned(),
             offset,
+            owner: None,
             hitm: accesses.iter().map(|access| access.misses().hitm).sum(),
             touched: Touched::of(accesses.iter().copied()),
             sites,

@@ -15,7 +15,7 @@ use crate::latency::Latency;
 pub use crate::layout::Declared;
 use crate::layout::LayoutField;
 use crate::line::exchanged;
-pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Site, Touched};
+pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Owner, Site, Touched};
 use crate::load::Load;
 use crate::published::Published;
 use crate::read_error::PARTS_MAX;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hitm_machine::Timeline;
-use hitm_report::result::{Address, Declared, InvalidatedBy, Line, Run, Site};
+use hitm_report::result::{Address, Declared, InvalidatedBy, Line, Owner, Run, Site};
 use serde::Deserialize;
 
 use super::located::Located;
@@ -113,6 +113,15 @@ struct Place {
 }
 
 impl Place {
+    /// What the byte `at` belongs to, unless that is `of`.
+    fn owner(&self, of: &str, at: u64) -> Option<Owner> {
+        (self.object != of).then(|| Owner {
+            object: self.object.clone(),
+            field: self.within(&self.object),
+            offset: (at - self.start.min(at)) as u32,
+        })
+    }
+
     /// The field, as a line of the object `of` names it. A value without fields has its own name.
     fn within(&self, of: &str) -> String {
         let Self { object, field, .. } = self;
@@ -254,6 +263,7 @@ impl Told {
             field.field = place.within(&first.object);
             let at = address + u64::from(field.offset % 64);
             field.offset = (at - first.start.min(at)) as u32;
+            field.owner = place.owner(&first.object, at);
             field.sites.iter_mut().for_each(|site| name_site(known, site));
             let all = field.sites.iter_mut().flat_map(|site| &mut site.invalidated_by).chain(&mut field.invalidated_by);
             for by in all {

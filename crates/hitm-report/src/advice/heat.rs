@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitm_machine::Kind;
 
-use crate::result::{Run, Site};
+use crate::result::{Line, Run, Site};
 
 /// A field of an object of a run, over all objects of that name.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ pub(super) type HeatMap = BTreeMap<String, BTreeMap<String, Heat>>;
 /// Returns the heat of a run's fields.
 pub(super) fn heat_of(run: &Run) -> HeatMap {
     let mut all = HeatMap::new();
-    for line in &run.lines {
+    for line in run.lines.iter().flat_map(Line::by_object) {
         let object = all.entry(line.object.clone()).or_default();
         for field in &line.fields {
             let heat = object.entry(field.field.clone()).or_default();

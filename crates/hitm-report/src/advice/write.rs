@@ -92,7 +92,8 @@ impl Advice {
             writeln!(text, "gain: {}, {pairs} with the same random seed", self.metric).expect("a string");
         }
         if self.suggestions.is_empty() {
-            text.push_str("No layout is suggested: no field's waits follow writes of another.\n");
+            let why = "no object has fields that wait for each other's writes by half a percent of all waits or more";
+            writeln!(text, "No layout is suggested: {why}.").expect("a string");
         }
         let is_shown = |own: &&Suggestion| self.seeds.is_empty() || own.predicted.is_some();
         let shown = self.suggestions.iter().filter(is_shown).count();

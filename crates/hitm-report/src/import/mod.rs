@@ -125,6 +125,7 @@ fn line(address: u64, rows: Vec<Row>, named: &[Named], fields: FieldNames<'_>) -
     let mut by_offset: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
     rows.iter().for_each(|row| by_offset.entry(row.offset).or_default().push(row));
     let field = |(&offset, rows): (&u64, &Vec<&Row>)| Field {
+        owner: None,
         field: name(offset),
         offset: (u64::from(number) * LINE + offset) as u32,
         hitm: rows.iter().map(|row| row.hitm).sum(),

@@ -204,21 +204,23 @@ fn written(limit: &Written, run: &Run, layouts: &[Layout]) -> Result<Found, Stri
 
 fn waits(patterns: &[String], most: f64, run: &Run, layouts: &[Layout]) -> Result<Found, String> {
     let is_named = |pattern: &String, line: &Line, field: &str| names(pattern, &line.object, field);
+    let parts: Vec<(_, &Line)> =
+        run.lines.iter().flat_map(|line| line.by_object().into_iter().map(move |part| (part, line))).collect();
     for pattern in patterns {
         let is_field = |line: &Line| line.fields.iter().any(|field| is_named(pattern, line, &field.field));
-        if !run.lines.iter().any(is_field) {
+        if !parts.iter().any(|(part, _)| is_field(part)) {
             // The rule holds for a field that no CPU waits for, not for one that does not exist.
             Places(layouts).named(pattern)?;
         }
     }
     let mut by_field: BTreeMap<String, (f64, &Line)> = BTreeMap::new();
-    for line in &run.lines {
-        for field in &line.fields {
-            if !patterns.is_empty() && !patterns.iter().any(|pattern| is_named(pattern, line, &field.field)) {
+    for (part, line) in &parts {
+        for field in &part.fields {
+            if !patterns.is_empty() && !patterns.iter().any(|pattern| is_named(pattern, part, &field.field)) {
                 continue;
             }
             let waited: f64 = field.sites.iter().map(crate::result::Site::waited).sum();
-            let name = full_names(&line.object, &field.field).next().expect("the first is by the object");
+            let name = full_names(&part.object, &field.field).next().expect("the first is by the object");
             by_field.entry(name).or_insert((0.0, line)).0 += waited;
         }
     }

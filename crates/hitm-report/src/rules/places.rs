@@ -92,8 +92,9 @@ impl Layout {
     /// accessed on contended lines.
     #[must_use]
     pub fn of_run(run: &Run, known: &[Self]) -> Vec<Self> {
+        let lines: Vec<_> = run.lines.iter().flat_map(Line::by_object).collect();
         let mut by_object: BTreeMap<(&str, Option<usize>), Vec<&Line>> = BTreeMap::new();
-        for line in &run.lines {
+        for line in &lines {
             by_object.entry((&line.object, line.index)).or_default().push(line);
         }
         let mut layouts: Vec<Self> = by_object.into_values().map(|lines| Self::of_lines(&lines, known)).collect();

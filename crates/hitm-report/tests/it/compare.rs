@@ -47,6 +47,7 @@ fn line(object: &str, line: u32, field: &str, misses: u64, cycles: f64) -> Line 
     line.fields.push(Field {
         field: field.into(),
         offset: line.line * 64,
+        owner: None,
         hitm: line.hitm,
         touched: line.touched,
         sites: vec![site],

@@ -3,6 +3,7 @@
 mod again;
 mod diff;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::slice;
@@ -15,7 +16,7 @@ use hitm_machine::{Arrangement, Random};
 use hitm_report::advice::{
     Advice, Kind, Plan, Prediction, SCHEMA, Step, Suggestion, Together, padded, propose, random,
 };
-use hitm_report::result::{Host, ResultFile, Run};
+use hitm_report::result::{Host, Line, ResultFile, Run};
 use hitm_report::rules::Layout;
 use hitm_topology::{Scope, Topology};
 
@@ -73,6 +74,8 @@ impl Advise {
         let target = output::target("--json", self.json.as_deref())?;
         let again = if self.tries > 0 { Some(Again::new(&file, own, &self.result)?) } else { None };
         let mut run = own.clone();
+        // A line of several objects is advised on as one line of each.
+        run.lines = own.lines.iter().flat_map(Line::by_object).map(Cow::into_owned).collect();
         // All blocks that one line of a program makes are of one type.
         run.lines.iter_mut().for_each(|line| line.object = kind_of(&line.object).to_owned());
         let layouts = Layout::of_run(&run, &again.as_ref().map_or_else(|| known(own), Again::layouts));

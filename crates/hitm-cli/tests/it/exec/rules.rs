@@ -145,3 +145,34 @@ fn the_timeline_of_a_program_has_its_threads_and_fields() {
     assert_eq!(late.status, Some(2));
     assert!(late.stderr.contains("--trace-window: the run has ended before"), "{}", late.stderr);
 }
+
+/// Of two blocks on a line the second one is known too, to rules and to advice, and each field has
+/// its place in the line.
+#[test]
+fn a_block_behind_another_one_on_its_line_is_seen() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("behind.c");
+    let (ended, file) = program.simulated(&["--cpus", "8", "--lines", "1"], &[]);
+    let line = &file["runs"][0]["lines"][0];
+    assert!(line["object"].as_str().unwrap().starts_with("options of main"), "{}", line["object"]);
+    let tail = line["fields"].as_array().unwrap().iter().find(|field| field["owner"]["field"] == "tail");
+    let owner = &tail.expect("it is on the line")["owner"];
+    assert!(owner["object"].as_str().unwrap().starts_with("queue of main") && owner["offset"] == 8, "{owner}");
+    // The program prints where they are; the report has a row of each.
+    let places: Vec<&str> = ended.stdout.lines().next().unwrap().split(' ').collect();
+    for (field, place) in [("limit", places[0]), (".tail", places[1])] {
+        let mut rows = ended.stdout.lines().filter(|row| row.trim_start().starts_with("0x"));
+        let row = rows.find(|row| row.ends_with(field)).expect(field);
+        assert_eq!(row.split_whitespace().next(), Some(place), "{row}");
+    }
+    let rules = "[[rule]]\nname = \"head\"\nwaits = { at_most = 5, fields = [\"queue.head\"] }\n\
+                 [[rule]]\nname = \"all\"\nwaits = { at_most = 5, fields = [\"queue.*\"] }\n";
+    let ended = checked(&program, rules);
+    assert_eq!((ended.status, ended.stdout.matches("broken: ").count()), (Some(1), 2), "{}", ended.stdout);
+    let json = program.folder.path().join("result.json");
+    let ended = end(hitm().args(["advise", "--try", "0"]).arg(json));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.contains("1. queue of main behind.c:32: "), "{}", ended.stdout);
+}
