@@ -111,9 +111,9 @@ fn range_layout(bytes: usize) -> Layout {
 }
 
 impl Arena {
-    /// An empty arena of `bytes` of address space for objects, and of `more` for the numbers of lines
-    /// that it does not have itself, or of less if the host refuses that. Untouched pages cost
-    /// nothing.
+    /// An empty arena of `bytes` of address space for objects, and of `more` for the numbers of
+    /// lines that it does not have itself, or of less if the host refuses that. Untouched pages
+    /// cost nothing.
     pub(crate) fn new(bytes: usize, more: usize) -> Arc<Self> {
         let allocate = |bytes| {
             // SAFETY: the layout has a size.

@@ -62,9 +62,9 @@ pub struct Config {
     /// Lets a program's accesses to lines that their CPU has alone take the
     /// [fast path](crate::Machine::pass_quickly). Affects the speed and nothing else.
     pub fast_path: bool,
-    /// The bytes of its own memory that a [program](crate::Machine::open_to_program) may touch. They
-    /// are address space of the host, and cost nothing until they are touched. Where the host refuses
-    /// so much, it is less.
+    /// The bytes of its own memory that a [program](crate::Machine::open_to_program) may touch.
+    /// They are address space of the host, and cost nothing until they are touched. Where the host
+    /// refuses so much, it is less.
     pub program_bytes: usize,
     /// The number of accesses without computing, idling or progress of any CPU, after which the
     /// machine reports a livelock.

@@ -403,7 +403,8 @@ impl Engine {
         self.cpu().waits = waits;
     }
 
-    /// The measured stretch begins now. If it has begun before, what was counted since is forgotten.
+    /// The measured stretch begins now. If it has begun before, what was counted since is
+    /// forgotten.
     pub(crate) fn measure_from_now(&mut self) {
         let has_begun = self.measured.0 <= self.clock();
         self.measured.0 = self.clock();

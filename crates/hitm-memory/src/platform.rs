@@ -155,8 +155,9 @@ pub trait Platform: Memory {
     fn progress() {}
 
     /// Begins the measured stretch of a simulated machine: for a program that takes an unknown time
-    /// to get ready. What was counted before is forgotten. Call it where the other CPUs idle: accesses that they have made ahead of the
-    /// calling CPU are left out by their time. Natively this does nothing.
+    /// to get ready. What was counted before is forgotten. Call it where the other CPUs idle:
+    /// accesses that they have made ahead of the calling CPU are left out by their time. Natively
+    /// this does nothing.
     fn measure_from_now() {}
 
     /// Ends the measured stretch of a simulated machine, as

@@ -16,8 +16,8 @@ pub(super) fn is_wrapper(name: &str) -> bool {
         || integer.is_some_and(|rest| matches!(rest, "8" | "16" | "32" | "64" | "128" | "size" | "Bool" | "Ptr"))
 }
 
-/// The type of the value whose bytes a structure of C++'s library keeps: `make_shared` and the nodes
-/// of maps and lists have such buffers.
+/// The type of the value whose bytes a structure of C++'s library keeps: `make_shared` and the
+/// nodes of maps and lists have such buffers.
 pub(super) fn kept_in_buffer(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) -> Option<UnitOffset> {
     let name = text(dwarf, unit, unit.entry(at).ok()?.attr_value(gimli::DW_AT_name)?)?;
     if !["__aligned_buffer<", "__aligned_membuf<"].iter().any(|begin| name.starts_with(begin)) {
