@@ -446,3 +446,62 @@ impl Names<'_> {
 pub(crate) fn kind_of(object: &str) -> Option<&str> {
     object.split_once(" of ").map(|(kind, _)| kind)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str, offset: u32, owner: Option<(&str, &str, u32)>, by: &str) -> Field {
+        let invalidated_by = vec![InvalidatedBy {
+            field: by.to_owned(),
+            function: "work".to_owned(),
+            location: "main.c:1".to_owned(),
+            share: 1.0,
+        }];
+        let owner = owner.map(|(object, field, offset)| Owner { object: object.into(), field: field.into(), offset });
+        let (hitm, touched) = Default::default();
+        Field { field: name.to_owned(), offset, owner, hitm, touched, sites: Vec::new(), invalidated_by }
+    }
+
+    #[test]
+    fn each_object_of_a_line_has_its_own_fields() {
+        let (one, other) = ("jobs of main main.c:2 #1", "stop of main");
+        let line = Line {
+            object: "limits".to_owned(),
+            index: None,
+            line: 1,
+            address: Address(Some(0x1040)),
+            // Its first byte is in the line before.
+            object_at: Address(Some(0x1030)),
+            touched: Touched::default(),
+            misses: 0,
+            ownership_transfers: 0,
+            hitm: Hitm::default(),
+            cycles_per_load: CyclesPerLoad::default(),
+            exchanged: Vec::new(),
+            fields: vec![
+                field("most", 0x10, None, "jobs of main main.c:2 #1.head"),
+                field("jobs of main main.c:2 #1.head", 0x30, Some((one, "head", 0)), "most"),
+                field("jobs of main main.c:2 #1.tail", 0x38, Some((one, "tail", 8)), "jobs of main main.c:2 #1.head"),
+                field(other, 0x48, Some((other, "stop", 0)), other),
+            ],
+        };
+        assert_eq!(line.fields.iter().map(|field| line.offset_of(field)).collect::<Vec<_>>(), [0, 0x20, 0x28, 0x38]);
+        let told = |part: &Line| {
+            let fields = part.fields.iter().map(|own| {
+                format!("{} {:#x} by {}", own.field, part.offset_of(own), own.invalidated_by[0].field)
+            });
+            (part.object.clone(), part.line, part.start(), fields.collect::<Vec<_>>())
+        };
+        let parts: Vec<_> = line.by_object().iter().map(|part| told(part)).collect();
+        let own = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            parts,
+            [
+                ("limits".to_owned(), 1, Some(0x1030), own(&["most 0x0 by jobs of main main.c:2 #1.head"])),
+                (one.to_owned(), 0, Some(0x1060), own(&["head 0x20 by limits.most", "tail 0x28 by head"])),
+                (other.to_owned(), 0, Some(0x1078), own(&["stop 0x38 by stop"])),
+            ]
+        );
+    }
+}

@@ -6,6 +6,7 @@ mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -260,6 +261,12 @@ impl Exec {
             }
         }
         Ok(cases)
+    }
+
+    /// Returns whether the program was changed after `file` was.
+    pub(crate) fn is_newer_than(&self, file: &Path) -> bool {
+        let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+        changed(Path::new(&self.program[0])).zip(changed(file)).is_some_and(|(program, file)| program > file)
     }
 
     /// Runs the program of `workload` once more with other layouts. Returns what it tells, and its

@@ -79,6 +79,12 @@ impl<'a> Again<'a> {
             }
             Some("exec") if file.machines.len() == 1 => {
                 let Command::Exec(exec) = again.parsed(run.seed)? else { unreachable!("its words begin with `exec`") };
+                if exec.is_newer_than(path) {
+                    return Err(again.wrong(
+                        "the program is newer, and its fields may lie elsewhere now; run `hitm exec --json` again, or \
+                         give --try 0 to see what the file has",
+                    ));
+                }
                 let mut located = BTreeMap::new();
                 for (name, own) in exec.again(&run.workload, &[])?.0 {
                     located.entry(kind_of(&name).to_owned()).or_insert(own);

@@ -172,7 +172,13 @@ fn a_block_behind_another_one_on_its_line_is_seen() {
     let ended = checked(&program, rules);
     assert_eq!((ended.status, ended.stdout.matches("broken: ").count()), (Some(1), 2), "{}", ended.stdout);
     let json = program.folder.path().join("result.json");
-    let ended = end(hitm().args(["advise", "--try", "0"]).arg(json));
+    let ended = end(hitm().args(["advise", "--try", "0"]).arg(&json));
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
     assert!(ended.stdout.contains("1. queue of main behind.c:32: "), "{}", ended.stdout);
+    // It is compiled again: the file is not of this program.
+    let made = fs::File::options().append(true).open(&program.file).expect("the program");
+    made.set_modified(std::time::SystemTime::now()).expect("it is ours");
+    let ended = end(hitm().args(["advise", "--try", "1"]).arg(&json));
+    assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""));
+    assert!(ended.stderr.contains("the program is newer"), "{}", ended.stderr);
 }
