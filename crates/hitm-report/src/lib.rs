@@ -26,6 +26,7 @@ pub mod load;
 pub mod loads;
 pub mod measured;
 pub mod messaging;
+mod owners;
 #[cfg(feature = "parquet")]
 mod parquet;
 pub mod perfetto;

@@ -17,6 +17,7 @@ use crate::layout::LayoutField;
 use crate::line::exchanged;
 pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Owner, Site, Touched};
 use crate::load::Load;
+use crate::owners;
 use crate::published::Published;
 use crate::read_error::PARTS_MAX;
 pub use crate::read_error::ReadError;
@@ -515,7 +516,8 @@ impl ResultFile {
         let value: serde_json::Value = serde_json::from_str(text).map_err(ReadError::NoJson)?;
         match value.get("schema").and_then(serde_json::Value::as_str) {
             Some(SCHEMA) => {
-                let file: Self = serde_json::from_value(value).map_err(ReadError::Form)?;
+                let mut file: Self = serde_json::from_value(value).map_err(ReadError::Form)?;
+                owners::name(&mut file);
                 for machine in &file.machines {
                     if let Some(number) = machine.domains.iter().position(|domain| !domain.is_possible()) {
                         return Err(ReadError::Domain(machine.name.clone(), number));
