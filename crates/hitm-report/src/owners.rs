@@ -219,6 +219,8 @@ mod tests {
             ("waits = { at_most = 5, fields = [\"jobq.head\"] }", Ok(false)),
             ("waits = { at_most = 20, fields = [\"ring.*\"] }", Ok(true)),
             ("waits = { at_most = 5, fields = [\"ring.tail\"] }", Ok(false)),
+            // No CPU waits for what `idle` points to.
+            ("waits = { at_most = 5, fields = [\"idle.head\"] }", Ok(true)),
             ("waits = { at_most = 5, fields = [\"opts.head\"] }", Err(())),
             ("apart = [\"opts.limit\", \"jobq.tail\"]", Ok(false)),
             ("apart = [\"jobq.head\", \"ring.head\"]", Ok(true)),

@@ -99,13 +99,18 @@ impl Layout {
         }
         let mut layouts: Vec<Self> = by_object.into_values().map(|lines| Self::of_lines(&lines, known)).collect();
         // A type is there by itself if the run has no object of it: it is taken to start a line.
+        // A variable without fields is not of the type that has its name: it may point to one.
+        let has_fields = |own: &Self| own.fields.iter().any(|spot| spot.name != own.object);
+        let is_like = |other: &Self, own: &Self| {
+            other.object == own.object && (has_fields(other) || !has_fields(own) || own.address.is_some())
+        };
         let is_there = |all: &[Self], own: &Self| {
             let is_type = own.address.is_none();
-            let is_same = |other: &Self| other.object == own.object && (is_type || other.address == own.address);
+            let is_same = |other: &Self| is_like(other, own) && (is_type || other.address == own.address);
             all.iter().any(|other| is_same(other) || (is_type && kind_of(&other.object) == Some(&own.object)))
         };
         for own in known {
-            let is_variable = known.iter().any(|other| other.address.is_some() && other.object == own.object);
+            let is_variable = known.iter().any(|other| other.address.is_some() && is_like(other, own));
             if !is_there(&layouts, own) && (own.address.is_some() || !is_variable) {
                 layouts.push(own.clone());
             }
