@@ -242,7 +242,7 @@ impl Line {
     /// Returns where a field begins in the line.
     #[must_use]
     pub fn offset_of(&self, field: &Field) -> u64 {
-        (self.object_at.0.unwrap_or(0) + u64::from(field.offset)) % LINE as u64
+        (self.object_at.0.unwrap_or(0) % LINE as u64 + u64::from(field.offset)) % LINE as u64
     }
 
     /// Returns the line as each of its objects has it: with the fields of that object alone, as it
@@ -267,19 +267,18 @@ impl Line {
         let Some((first, owner)) = part.fields.first().and_then(|field| Some((field, field.owner.as_ref()?))) else {
             return part;
         };
-        let at = self.address.0.map(|address| address + self.offset_of(first));
-        let start = at.map(|at| at.wrapping_sub(u64::from(owner.offset)));
+        let at = self.address.0.and_then(|address| address.checked_add(self.offset_of(first)));
+        let start = at.and_then(|at| at.checked_sub(u64::from(owner.offset)));
         let lines = |at: u64| at / LINE as u64;
         part.line = at.zip(start).map_or(owner.offset / LINE as u32, |(at, start)| (lines(at) - lines(start)) as u32);
         part.object_at = Address(start.filter(|start| !start.is_multiple_of(LINE as u64)));
         (part.object, part.index) = (object.to_owned(), None);
         // What is written is named as the line has it.
         let named = |by: &mut InvalidatedBy| {
-            let of_object = by.field.strip_prefix(object).map(|rest| rest.strip_prefix('.').unwrap_or(rest).to_owned());
-            let is_others = |other: &String| by.field.starts_with(other.as_str());
-            match of_object {
-                Some(field) if field.is_empty() => by.field = object.split(" of ").next().unwrap_or(object).to_owned(),
-                Some(field) => by.field = field,
+            let is_others = |other: &String| field_of(other, &by.field).is_some();
+            match field_of(object, &by.field) {
+                Some("") => by.field = kind_of(object).unwrap_or(object).to_owned(),
+                Some(field) => by.field = field.to_owned(),
                 None if objects.iter().flatten().any(is_others) => {}
                 None => by.field = format!("{}.{}", self.name(), by.field),
             }
@@ -439,6 +438,12 @@ impl Names<'_> {
         };
         invalidators.into_iter().map(invalidator).collect()
     }
+}
+
+/// Returns the field that a name stands for, if it is `object` or a field of it.
+fn field_of<'a>(object: &str, name: &'a str) -> Option<&'a str> {
+    let rest = name.strip_prefix(object)?;
+    if rest.is_empty() { Some("") } else { rest.strip_prefix('.') }
 }
 
 /// Returns what an object of a program is of: `ring` of `ring of main ring.c:30 #2`, and `own` of

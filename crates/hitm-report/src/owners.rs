@@ -209,6 +209,38 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_begins_as_another_is_not_of_it() {
+        let mut file = earlier();
+        let line = &mut file.runs[0].lines[1];
+        let by = |name: &str| {
+            let (field, function) = (name.to_owned(), "work".to_owned());
+            vec![crate::line::InvalidatedBy { field, function, location: String::new(), share: 1.0 }]
+        };
+        line.object = "flag".to_owned();
+        for (field, (name, written)) in line.fields.iter_mut().zip([
+            ("flag", "ring2.head"),
+            ("ring.head", "ring2.head"),
+            ("ring2.head", "ring2.head"),
+        ]) {
+            (field.field, field.invalidated_by) = (name.to_owned(), by(written));
+        }
+        file.declared[2].size = 8;
+        file.declared.push(Declared {
+            name: "ring2".into(),
+            address: crate::line::Address(Some(0x1028)),
+            ..file.declared[2].clone()
+        });
+        name(&mut file);
+        let parts = file.runs[0].lines[1].by_object();
+        let shown = parts.iter().map(|part| (part.object.as_str(), part.fields[0].invalidated_by[0].field.as_str()));
+        assert_eq!(shown.collect::<Vec<_>>(), [("flag", "ring2.head"), ("ring", "ring2.head"), ("ring2", "head")]);
+        // The highest addresses are of lines, too.
+        let line = &mut file.runs[0].lines[1];
+        (line.address, line.object_at) = (crate::line::Address(Some(u64::MAX)), crate::line::Address(Some(u64::MAX)));
+        assert_eq!(line.by_object().len(), 3);
+    }
+
+    #[test]
     fn rules_know_each_object_of_an_earlier_file() {
         let file = ResultFile::read(&ResultFile { schema: crate::result::SCHEMA.to_owned(), ..earlier() }.write());
         let file = file.expect("it is one");
