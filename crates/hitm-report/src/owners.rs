@@ -178,7 +178,7 @@ mod tests {
         };
         ResultFile {
             command: vec!["exec".to_owned()],
-            runs: vec![crate::result::Run { lines, ..Default::default() }],
+            runs: vec![crate::result::Run { lines, operations: [("turn".to_owned(), 9)].into(), ..Default::default() }],
             declared: vec![
                 declared("flag", r#""address": "0x1000","#, 8, &word("flag", 0)),
                 declared("jobq", r#""address": "0x3000","#, 8, &word("jobq", 0)),
@@ -251,6 +251,8 @@ mod tests {
             ("waits = { at_most = 5, fields = [\"jobq.head\"] }", Ok(false)),
             ("waits = { at_most = 20, fields = [\"ring.*\"] }", Ok(true)),
             ("waits = { at_most = 5, fields = [\"ring.tail\"] }", Ok(false)),
+            ("written = { per = \"turn\", at_most = 0.5, objects = [\"ring\"] }", Ok(false)),
+            ("written = { per = \"turn\", at_most = 1, objects = [\"ring\", \"flag\"] }", Ok(true)),
             // No CPU waits for what `idle` points to.
             ("waits = { at_most = 5, fields = [\"idle.head\"] }", Ok(true)),
             ("waits = { at_most = 5, fields = [\"opts.head\"] }", Err(())),

@@ -1,5 +1,6 @@
 //! Whether a rule holds.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::places::{At, LineKey, Places, full_names, names};
@@ -159,8 +160,8 @@ fn together(patterns: &[String], places: &Places<'_>, size: u64) -> Result<Found
 
 /// Returns how many different lines an operation writes at most, on average: a line counts as
 /// often as it is stored to per operation, but not more than once.
-fn lines_written(lines: &[&Line], operations: f64) -> f64 {
-    lines.iter().map(|line| (line.touched.stores as f64 / operations).min(1.0)).sum()
+fn lines_written(lines: &[(&Line, u64)], operations: f64) -> f64 {
+    lines.iter().map(|&(_, stores)| (stores as f64 / operations).min(1.0)).sum()
 }
 
 fn written(limit: &Written, run: &Run, layouts: &[Layout]) -> Result<Found, String> {
@@ -172,7 +173,8 @@ fn written(limit: &Written, run: &Run, layouts: &[Layout]) -> Result<Found, Stri
     };
     // An object that has none of the lines is not written; one that is not known is an error.
     let is_known = |object: &String| {
-        run.lines.iter().any(|line| line.object == *object) || layouts.iter().any(|layout| layout.object == *object)
+        let has_line = run.lines.iter().flat_map(Line::by_object).any(|part| part.object == *object);
+        has_line || layouts.iter().any(|layout| layout.object == *object)
     };
     if let Some(object) = limit.objects.iter().find(|object| !is_known(object)) {
         let names = run.lines.iter().map(|line| &line.object).chain(layouts.iter().map(|layout| &layout.object));
@@ -180,19 +182,28 @@ fn written(limit: &Written, run: &Run, layouts: &[Layout]) -> Result<Found, Stri
         let nearest = nearest.map_or_else(String::new, |name| format!("; the nearest is `{name}`"));
         return Err(format!("no object `{object}` is known{nearest}"));
     }
-    let is_counted = |line: &&Line| limit.objects.is_empty() || limit.objects.contains(&line.object);
-    let mut lines: Vec<&Line> = run.lines.iter().filter(is_counted).collect();
+    // A line that objects share has the stores to each.
+    let of_objects = |line: &Line| {
+        let parts = line.by_object().into_iter().filter(|part| limit.objects.contains(&part.object));
+        let stores = |part: Cow<'_, Line>| match part {
+            Cow::Borrowed(whole) => whole.touched.stores,
+            Cow::Owned(part) => part.fields.iter().map(|field| field.touched.stores).sum(),
+        };
+        parts.map(stores).reduce(|one, more| one + more)
+    };
+    let stores = |line: &Line| if limit.objects.is_empty() { Some(line.touched.stores) } else { of_objects(line) };
+    let mut lines: Vec<(&Line, u64)> = run.lines.iter().filter_map(|line| Some((line, stores(line)?))).collect();
     let lines_per = lines_written(&lines, times as f64);
     let found = format!("at most {lines_per:.2} contended lines written per {}", limit.per);
     if lines_per <= limit.at_most {
         return Ok(Found::holds(found));
     }
-    lines.sort_by_key(|line| std::cmp::Reverse(line.touched.stores));
-    let row = |line: &&Line| {
-        let per = line.touched.stores as f64 / times as f64;
+    lines.sort_by_key(|&(_, stores)| std::cmp::Reverse(stores));
+    let row = |&(line, stores): &(&Line, u64)| {
+        let per = stores as f64 / times as f64;
         format!(
             "{:>8} stores, {per:>6.2} per {}: {}, line {}\n",
-            short(line.touched.stores as f64),
+            short(stores as f64),
             limit.per,
             line.name(),
             line.line
