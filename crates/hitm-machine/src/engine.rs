@@ -345,12 +345,19 @@ impl Engine {
 
     /// The run ends with the measurement: books the time that CPUs have waited by then.
     pub(crate) fn book_waits(&mut self) {
+        self.book_waits_until(self.measured.1);
+    }
+
+    /// Books the time that CPUs have waited by `until`.
+    pub(super) fn book_waits_until(&mut self, until: u64) {
+        let current = self.current;
         for number in 0..self.cpus.len() as u32 {
             self.current = number;
             let Some(part) = self.cpu().part_of_wait() else { continue };
-            let until = self.clock().max(self.measured.1);
+            let until = self.clock().max(until);
             self.advance(until, part);
         }
+        self.current = current;
     }
 
     /// Handles the events up to the next turn of a CPU, and takes that; or the first that is after

@@ -360,8 +360,7 @@ impl Machine {
     #[must_use]
     pub fn results(&self) -> Results {
         let mut engine = self.world.engine.borrow_mut();
-        engine.drop_tail();
-        engine.settle_records();
+        engine.conclude();
         Results::of(&engine)
     }
 

@@ -493,9 +493,10 @@ mod tests {
         };
         assert_eq!(line.fields.iter().map(|field| line.offset_of(field)).collect::<Vec<_>>(), [0, 0x20, 0x28, 0x38]);
         let told = |part: &Line| {
-            let fields = part.fields.iter().map(|own| {
-                format!("{} {:#x} by {}", own.field, part.offset_of(own), own.invalidated_by[0].field)
-            });
+            let fields = part
+                .fields
+                .iter()
+                .map(|own| format!("{} {:#x} by {}", own.field, part.offset_of(own), own.invalidated_by[0].field));
             (part.object.clone(), part.line, part.start(), fields.collect::<Vec<_>>())
         };
         let parts: Vec<_> = line.by_object().iter().map(|part| told(part)).collect();

@@ -98,17 +98,18 @@ impl Embedded {
     /// Polls the most urgent task that is ready, once; waits for one for `patience` at most.
     /// Returns whether a task was polled.
     pub fn tick(&mut self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
+        // `None`: later than the clock has times for.
+        let deadline = Instant::now().checked_add(patience);
         self.as_cpu(|this| {
             loop {
                 if this.step() {
                     return true;
                 }
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
+                let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) {
                     return false;
                 }
-                this.wait(Some(left));
+                this.wait(left);
             }
         })
     }

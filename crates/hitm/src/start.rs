@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -12,24 +13,36 @@ use hitm_memory::Native;
 use crate::native::NativeRuntime;
 use crate::runtime::Handle;
 
-/// Wakes a thread.
-struct Unpark(Thread);
+/// Wakes a thread. The thread's token is not enough: what the future calls may park the thread too,
+/// and take it.
+struct Unpark {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        // Release: the future sees what the waker did. Pairs with the swap in `poll_here`.
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
 /// Polls `future` on the calling thread, which sleeps meanwhile.
 pub(crate) fn poll_here<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let woken = Arc::new(Unpark { thread: std::thread::current(), is_woken: AtomicBool::new(false) });
+    let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
+            Poll::Pending => {
+                // Acquire: pairs with the Release in `wake`.
+                while !woken.is_woken.swap(false, Ordering::Acquire) {
+                    std::thread::park();
+                }
+            }
         }
     }
 }

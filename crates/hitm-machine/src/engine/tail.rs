@@ -24,7 +24,7 @@ pub(super) struct BeforeTail {
 
 impl Engine {
     /// What is counted from now on may not belong to the results: [`end_tail`](Self::end_tail) says
-    /// that it does. Otherwise [`drop_tail`](Self::drop_tail) forgets it.
+    /// that it does. Otherwise [`conclude`](Self::conclude) forgets it.
     pub(crate) fn begin_tail(&mut self) {
         self.settle_records();
         self.records.begin_tail();
@@ -43,11 +43,14 @@ impl Engine {
         self.before_tail = None;
     }
 
-    /// The run has ended: forgets what was counted since [`begin_tail`](Self::begin_tail), if that
-    /// was the last word.
-    pub(crate) fn drop_tail(&mut self) {
-        let Some(before) = self.before_tail.take() else { return };
+    /// The results are asked for: forgets what was counted since [`begin_tail`](Self::begin_tail), if
+    /// that was the last word. Without a tail, books what CPUs have waited by now: a program may end
+    /// in the middle of a run, where most of them idle.
+    pub(crate) fn conclude(&mut self) {
         self.settle_records();
+        let Some(before) = self.before_tail.take() else {
+            return self.book_waits_until(self.clock().min(self.measured.1));
+        };
         self.records.drop_tail();
         for (cpu, account) in self.cpus.iter_mut().zip(before.accounts) {
             cpu.account = account;

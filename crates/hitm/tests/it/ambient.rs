@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use hitm::{CpuId, Handle, NativeRuntime, PanicPolicy, Priority, SpawnOptions, task_local};
@@ -256,4 +257,26 @@ async fn an_attribute_makes_a_runtime() -> Result<(), hitm::JoinError> {
     let local = Rc::new(1);
     assert_eq!(hitm::spawn(async { 1 }).await? + *local, 2);
     Ok(())
+}
+
+/// What a future does may park the thread too, and take the token of a wakeup that came meanwhile.
+#[test]
+fn a_wakeup_is_not_lost_to_what_parks_the_thread() {
+    let runtime = NativeRuntime::with_cpus(1).expect("a runtime");
+    let task = runtime.handle().spawn((), async { 1 });
+    let woken = runtime.block_on(async {
+        let mut is_first = true;
+        std::future::poll_fn(|context| {
+            if !std::mem::take(&mut is_first) {
+                return Poll::Ready(());
+            }
+            // It is woken, and parks: the thread's token is gone.
+            context.waker().wake_by_ref();
+            std::thread::park();
+            Poll::Pending
+        })
+        .await;
+        task.await.expect("it ends")
+    });
+    assert_eq!(woken, 1);
 }
