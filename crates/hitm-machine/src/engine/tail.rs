@@ -43,9 +43,9 @@ impl Engine {
         self.before_tail = None;
     }
 
-    /// The results are asked for: forgets what was counted since [`begin_tail`](Self::begin_tail), if
-    /// that was the last word. Without a tail, books what CPUs have waited by now: a program may end
-    /// in the middle of a run, where most of them idle.
+    /// The results are asked for: forgets what was counted since
+    /// [`begin_tail`](Self::begin_tail), if that was the last word. Without a tail, books what CPUs
+    /// have waited by now: a program may end in the middle of a run, where most of them idle.
     pub(crate) fn conclude(&mut self) {
         self.settle_records();
         let Some(before) = self.before_tail.take() else {
