@@ -356,7 +356,8 @@ impl Machine {
         Stalled { kind, at: Time::from_picos(at), waits }
     }
 
-    /// Returns the counts: without those since [`Simulated::begin_tail`](crate::Simulated::begin_tail), if that came last.
+    /// Returns the counts: without those since
+    /// [`Simulated::begin_tail`](crate::Simulated::begin_tail), if that came last.
     #[must_use]
     pub fn results(&self) -> Results {
         let mut engine = self.world.engine.borrow_mut();

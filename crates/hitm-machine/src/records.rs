@@ -257,12 +257,9 @@ impl Records {
     }
 
     /// What is counted from now on may not belong to the results: [`end_tail`](Self::end_tail) says
-    /// that it does, [`drop_tail`](Self::drop_tail) that it does not. What was counted since an
-    /// earlier call belongs to them.
+    /// that it does, [`drop_tail`](Self::drop_tail) that it does not. All notes are counted.
     pub(crate) fn begin_tail(&mut self) {
-        // Of the last tail: a copy of it would be made to be thrown away.
-        self.tail = Tail::None;
-        self.settle();
+        debug_assert!(self.hits_noted.is_empty() && self.misses_noted.is_empty(), "the records are settled");
         self.tail = Tail::Untouched;
     }
 

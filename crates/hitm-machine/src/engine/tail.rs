@@ -26,6 +26,8 @@ impl Engine {
     /// What is counted from now on may not belong to the results: [`end_tail`](Self::end_tail) says
     /// that it does. Otherwise [`conclude`](Self::conclude) forgets it.
     pub(crate) fn begin_tail(&mut self) {
+        // What an earlier tail has counted belongs to the results: no copy is made.
+        self.records.end_tail();
         self.settle_records();
         self.records.begin_tail();
         self.before_tail = Some(Box::new(BeforeTail {
@@ -38,7 +40,6 @@ impl Engine {
 
     /// What was counted since [`begin_tail`](Self::begin_tail) belongs to the results.
     pub(crate) fn end_tail(&mut self) {
-        self.settle_records();
         self.records.end_tail();
         self.before_tail = None;
     }

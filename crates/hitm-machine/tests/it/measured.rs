@@ -18,8 +18,8 @@ described! {
 const TIMES: [u64; 3] = [7, 5, 3];
 const WORK: Span = Span::from_micros(10);
 
-/// What a machine of two CPUs counts, of which the other one computes all the time.
-fn counted(measure_from: Span, tells: bool, look_ahead: bool) -> Results {
+/// A machine of two CPUs, and a word on it.
+fn two_cpus(measure_from: Span, look_ahead: bool) -> (Machine, Arc<Placed<Simulated, Words<Simulated>>>) {
     let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
     let costs = Costs::of(&topology, CostSet::Linux);
     let config = Config { measure_from, look_ahead, start_spread: Span::ZERO, jitter: 0.0, ..Config::default() };
@@ -28,6 +28,12 @@ fn counted(measure_from: Span, tells: bool, look_ahead: bool) -> Results {
         let word = <Simulated as Memory>::Atomic::new(0);
         Arc::new(Placed::<Simulated, _>::new(Words::<Simulated> { word }, None, None))
     });
+    (machine, words)
+}
+
+/// What a machine of two CPUs counts, of which the other one computes all the time.
+fn counted(measure_from: Span, tells: bool, look_ahead: bool) -> Results {
+    let (machine, words) = two_cpus(measure_from, look_ahead);
     machine
         .run(move |cpu| {
             if cpu == CpuId(1) {
@@ -76,14 +82,7 @@ fn who_says_nothing_has_it_all() {
 /// What a machine of two CPUs counts whose CPU 0 does `steps` between writes, one more each time,
 /// while CPU 1 computes and then idles.
 fn between(steps: &'static [fn()]) -> Results {
-    let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
-    let costs = Costs::of(&topology, CostSet::Linux);
-    let config = Config { measure_from: LATER, start_spread: Span::ZERO, jitter: 0.0, ..Config::default() };
-    let machine = Machine::new(topology, costs, config);
-    let words = machine.enter(|| {
-        let word = <Simulated as Memory>::Atomic::new(0);
-        Arc::new(Placed::<Simulated, _>::new(Words::<Simulated> { word }, None, None))
-    });
+    let (machine, words) = two_cpus(LATER, true);
     machine
         .run(move |cpu| {
             if cpu == CpuId(1) {
