@@ -12,20 +12,18 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use hitm_memory::{Native, Time};
 
-use crate::host::RuntimeId;
 use crate::interval::Interval;
 use crate::join::JoinHandle;
 use crate::options::SpawnOptions;
-use crate::runtime::{Handle, Inner};
-use crate::time::{Alarm, Elapsed, first_of};
+use crate::runtime::Handle;
+use crate::time::{Elapsed, Sleep, first_of};
 
 /// The handle of a thread. Its count is written at each use, so it has lines of its own: memory
 /// beside it may be a task of another CPU. `hitm exec` found that.
@@ -180,32 +178,8 @@ where
 /// # Panics
 /// When the thread belongs to no runtime.
 #[track_caller]
-pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send + use<> {
-    let handle = here();
-    Sleeping { runtime: handle.0.number, alarm: Alarm::new(handle.now() + duration) }
-}
-
-/// A sleep on the runtime of a thread. It knows the runtime by number: a handle would be counted,
-/// on a line that all CPUs write. If the runtime ends first, the sleep never does.
-struct Sleeping {
-    runtime: RuntimeId,
-    alarm: Alarm,
-}
-
-impl Future for Sleeping {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let polled = self.runtime.with(|runtime: &Inner<Native>| self.alarm.poll(runtime, context));
-        polled.unwrap_or(Poll::Pending)
-    }
-}
-
-impl Drop for Sleeping {
-    fn drop(&mut self) {
-        // Without the runtime there is no queue to leave.
-        _ = self.runtime.with(|runtime: &Inner<Native>| self.alarm.cancel(runtime));
-    }
+pub fn sleep(duration: Duration) -> Sleep {
+    here().sleep(duration)
 }
 
 /// Sleeps until `deadline`; returns at once when it has passed.
@@ -213,19 +187,20 @@ impl Drop for Sleeping {
 /// # Panics
 /// When the thread belongs to no runtime.
 #[track_caller]
-pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send + use<> {
+pub fn sleep_until(deadline: Instant) -> Sleep {
     sleep(deadline.saturating_duration_since(Instant::now()))
 }
 
-/// Waits for `future`, but no longer than `patience`: see [`Handle::timeout`].
+/// Waits for `future`, but no longer than `patience` from the call on: see [`Handle::timeout`].
 ///
 /// # Errors
 /// [`Elapsed`] when the time passes first. The future is then dropped.
 ///
 /// # Panics
 /// When the thread belongs to no runtime.
-pub async fn timeout<F: Future>(patience: Duration, future: F) -> Result<F::Output, Elapsed> {
-    first_of(future, sleep(patience)).await
+#[track_caller]
+pub fn timeout<F: Future>(patience: Duration, future: F) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
+    first_of(future, sleep(patience))
 }
 
 /// Returns the time on the clock of this thread's runtime: see [`Handle::now`].
@@ -274,8 +249,12 @@ pub fn set_deadline(deadline: Option<Time>) {
 ///
 /// # Panics
 /// When the thread belongs to no runtime.
-pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
-    timeout(deadline.saturating_duration_since(Instant::now()), future).await
+#[track_caller]
+pub fn timeout_at<F: Future>(
+    deadline: Instant,
+    future: F,
+) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
+    first_of(future, sleep_until(deadline))
 }
 
 /// Makes ticks every `period`, the first one at once: see [`Handle::interval`].
@@ -285,6 +264,16 @@ pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Ou
 #[track_caller]
 pub fn interval(period: Duration) -> Interval<Native> {
     here().interval(period)
+}
+
+/// Makes ticks every `period`, the first one at `start`: see [`Handle::interval`].
+///
+/// # Panics
+/// When `period` is zero, or the thread belongs to no runtime.
+#[track_caller]
+pub fn interval_at(start: Instant, period: Duration) -> Interval<Native> {
+    let handle = here();
+    handle.interval_at(handle.now() + start.saturating_duration_since(Instant::now()), period)
 }
 
 /// Lets tasks of the same priority run first. Outside a task, only polls the future again.

@@ -4,13 +4,31 @@
 //! thread. Here the CPU goes offline for the time, so that the scheduler moves its tasks to the
 //! other CPUs.
 
+use std::cell::Cell;
+#[cfg(feature = "blocking")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(feature = "blocking")]
+use std::pin::Pin;
 use std::rc::Rc;
+#[cfg(feature = "blocking")]
+use std::task::{Context, Poll};
 
 use crate::ambient::Current;
 
+thread_local! {
+    /// Whether this thread's CPU is offline because its task blocks.
+    static BLOCKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether the calling task may wait for others: its CPU is offline meanwhile.
+pub(crate) fn has_given_up_cpu() -> bool {
+    BLOCKS.get()
+}
+
 /// Calls `f`, which may block the thread, in the calling task. The tasks that are queued on this
 /// CPU move to other CPUs before, and no new ones come until `f` has returned. Outside a task,
-/// calls `f` alone.
+/// calls `f` alone. In `f` the task may wait for others:
+/// [`Handle::block_on`](crate::Handle::block_on).
 ///
 /// ```
 /// # let runtime = hitm::NativeRuntime::with_cpus(2).unwrap();
@@ -30,13 +48,17 @@ pub fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
     struct Back(Rc<Current>, hitm_topology::CpuId);
     impl Drop for Back {
         fn drop(&mut self) {
+            BLOCKS.set(false);
             self.0.set_online(self.1);
         }
     }
     let Some(handle) = crate::ambient::task_here() else { return f() };
     let cpu = handle.0.current_cpu();
     let has_bound = handle.0.locals[cpu.index()].bound_tasks().has_any();
-    let _back = (!has_bound && handle.set_offline(cpu)).then(|| Back(handle, cpu));
+    let _back = (!BLOCKS.get() && !has_bound && handle.set_offline(cpu)).then(|| {
+        BLOCKS.set(true);
+        Back(handle, cpu)
+    });
     f()
 }
 
@@ -51,18 +73,56 @@ pub fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
 /// # });
 /// ```
 ///
-/// # Errors
-/// When `f` panics.
-///
-/// # Cancel safety
-/// A dropped wait cancels a call that has not begun. A call that has begun goes on, and its value
-/// is dropped.
+/// `f` is called inside the calling thread's runtime, if there is one: it may call
+/// [`spawn`](fn@crate::spawn) and [`Handle::block_on`](crate::Handle::block_on).
 #[cfg(feature = "blocking")]
-pub fn spawn_blocking<R: Send + 'static>(
-    f: impl FnOnce() -> R + Send + 'static,
-) -> impl Future<Output = Result<R, crate::JoinError>> + Send {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    // Unwind safety: `f` is consumed.
-    let call = blocking::unblock(move || catch_unwind(AssertUnwindSafe(f)));
-    async move { call.await.map_err(crate::JoinError::panicked) }
+pub fn spawn_blocking<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> BlockingTask<R> {
+    let runtime = crate::Handle::try_current();
+    let call = blocking::unblock(move || {
+        let _entered = runtime.as_ref().map(crate::Handle::enter);
+        // Unwind safety: `f` is consumed.
+        catch_unwind(AssertUnwindSafe(f))
+    });
+    BlockingTask(Some(call))
+}
+
+/// A call on a thread for code that blocks: made by [`spawn_blocking`]. Awaiting it returns the
+/// value. Dropping it detaches the call: it goes on, and its value is dropped.
+///
+/// # Errors
+/// When the call panicked or was aborted: see [`JoinError`](crate::JoinError).
+///
+/// # Panics
+/// When it is polled again after it returned the result.
+#[cfg(feature = "blocking")]
+#[derive(Debug)]
+#[must_use = "its result says whether the call panicked"]
+pub struct BlockingTask<R>(Option<blocking::Task<std::thread::Result<R>>>);
+
+#[cfg(feature = "blocking")]
+impl<R> BlockingTask<R> {
+    /// Asks the call not to begin. A call that has begun goes on, and its value is dropped.
+    pub fn abort(&mut self) {
+        // The crate cancels a call whose task is dropped.
+        drop(self.0.take());
+    }
+}
+
+#[cfg(feature = "blocking")]
+impl<R> Future for BlockingTask<R> {
+    type Output = Result<R, crate::JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = &mut self.0 else { return Poll::Ready(Err(crate::JoinError::aborted())) };
+        Pin::new(call).poll(context).map_err(crate::JoinError::panicked)
+    }
+}
+
+#[cfg(feature = "blocking")]
+impl<R> Drop for BlockingTask<R> {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call.detach();
+        }
+    }
 }

@@ -188,6 +188,11 @@ impl<P: Platform> Cell<P> {
         unsafe { &mut *self.place.get() }
     }
 
+    /// Returns the number of the task's runtime.
+    pub(crate) fn runtime(&self) -> RuntimeId {
+        self.runtime
+    }
+
     /// Runs `f` with the task's runtime, unless it is gone.
     pub(crate) fn with_runtime(&self, f: impl FnOnce(&Inner<P>)) {
         _ = self.runtime.with(f);

@@ -38,6 +38,9 @@ impl<P: Platform> Handle<P> {
 
     /// Changes the own priority of a task. A priority that a [`PiMutex`](crate::sync::PiMutex)
     /// lends it stays. Does nothing when the task has ended.
+    ///
+    /// # Panics
+    /// When the task belongs to another runtime.
     pub fn set_priority_of<T>(&self, task: &JoinHandle<P, T>, priority: Priority) {
         self.with_number(task, |cell| {
             cell.set_own_priority(&self.0, priority.prio, priority.policy);
@@ -65,6 +68,9 @@ impl<P: Platform> Handle<P> {
 
     /// Changes the deadline of another task: see [`set_deadline`](Handle::set_deadline). Does
     /// nothing when the task has ended.
+    ///
+    /// # Panics
+    /// When the task belongs to another runtime.
     pub fn set_deadline_of<T>(&self, task: &JoinHandle<P, T>, deadline: Option<Time>) {
         self.with_number(task, |cell| self.0.sched.set_deadline(cell.id, deadline));
     }
@@ -92,14 +98,18 @@ impl<P: Platform> Handle<P> {
     /// next preempted, yields or waits. Does nothing when the task has ended.
     ///
     /// # Panics
-    /// When `cpus` has no CPU of the machine.
+    /// When `cpus` has no CPU of the machine, or the task belongs to another runtime.
     pub fn set_cpus_of<T>(&self, task: &JoinHandle<P, T>, cpus: &CpuSet) {
         let cpus = self.on_machine(cpus);
         self.with_number(task, |cell| self.0.operations.set_allowed(cell.id, &cpus));
     }
 
     /// Runs `f` unless the task has ended. The task's id is not reused until `f` returns.
+    ///
+    /// # Panics
+    /// When the task belongs to another runtime, where the id is that of another task.
     pub(crate) fn with_number<T>(&self, task: &JoinHandle<P, T>, f: impl FnOnce(&CellRef<P>)) {
+        assert!(task.cell.runtime() == self.0.number, "the task belongs to another runtime");
         if task.cell.hold() {
             self.0.system_call(|| f(&task.cell));
             self.0.in_kernel(|| self.0.free(&task.cell));
@@ -109,12 +119,25 @@ impl<P: Platform> Handle<P> {
     /// Takes a CPU offline. Its queued tasks migrate, including those that may run on no other CPU.
     /// Its running task migrates when it is next preempted, yields or waits. Returns false when
     /// this is the last CPU online.
+    ///
+    /// # Panics
+    /// When the machine has no such CPU.
     pub fn set_offline(&self, cpu: CpuId) -> bool {
+        self.check_cpu(cpu);
         self.0.in_kernel(|| self.0.operations.set_offline(cpu))
     }
 
     /// Puts a CPU online.
+    ///
+    /// # Panics
+    /// When the machine has no such CPU.
     pub fn set_online(&self, cpu: CpuId) {
+        self.check_cpu(cpu);
         self.0.in_kernel(|| self.0.operations.set_online(cpu));
+    }
+
+    fn check_cpu(&self, cpu: CpuId) {
+        let cpus = self.topology().cpus();
+        assert!(cpu.index() < cpus, "CPU {cpu} of a machine that has the CPUs 0 to {}", cpus - 1);
     }
 }

@@ -80,7 +80,7 @@ impl Wake for Woken {
 
 impl Embedded {
     pub(crate) fn new(topology: &Arc<Topology>, mitigation: &Mitigation, settings: Settings) -> Self {
-        let (handle, pool) = without_threads(topology, mitigation, settings);
+        let (handle, pool) = without_threads(topology, mitigation, settings, Some(std::thread::current().id()));
         Self { handle, pool, last: Last::default(), idles: false, stays: PhantomData }
     }
 

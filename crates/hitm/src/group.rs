@@ -14,6 +14,8 @@ use hitm_sched::{
     TaskOrder, WeightRefused,
 };
 
+use crate::cell::Cell;
+use crate::host::RuntimeId;
 use crate::join::JoinHandle;
 use crate::runtime::{Handle, Inner};
 
@@ -24,7 +26,8 @@ pub struct Group(Arc<Kept>);
 
 struct Kept {
     id: GroupId,
-    name: String,
+    name: Arc<str>,
+    runtime: RuntimeId,
     owner: Arc<dyn Owner>,
 }
 
@@ -47,25 +50,28 @@ trait Owner: Send + Sync {
 
     fn give_back(&self, group: GroupId);
 
-    /// Lists a new group for the metrics.
+    /// Lists a new group.
     fn list(&self, group: &Arc<Kept>);
 }
 
-/// The groups that the metrics show.
+/// The groups of a runtime by id, with their names. A group that has no handle left stays until its
+/// id is used again: its tasks may ask for a new handle.
 #[derive(Default)]
-pub(crate) struct Listed(Mutex<Vec<Weak<Kept>>>);
+pub(crate) struct Listed(Mutex<BTreeMap<GroupId, (Arc<str>, Weak<Kept>)>>);
 
 impl Listed {
-    fn add(&self, group: &Arc<Kept>) {
+    /// Runs `f` with the list. `f` drops no group.
+    fn with<R>(&self, f: impl FnOnce(&mut BTreeMap<GroupId, (Arc<str>, Weak<Kept>)>) -> R) -> R {
         // The lock covers changes of the list alone, so it is consistent.
-        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listed.retain(|group| group.strong_count() > 0);
-        listed.push(Arc::downgrade(group));
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, group: &Arc<Kept>) {
+        self.with(|listed| listed.insert(group.id, (group.name.clone(), Arc::downgrade(group))));
     }
 
     fn all(&self) -> Vec<Group> {
-        let listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listed.iter().filter_map(Weak::upgrade).map(Group).collect()
+        self.with(|listed| listed.values().filter_map(|(_, group)| group.upgrade()).map(Group).collect())
     }
 }
 
@@ -133,10 +139,8 @@ impl<P: Platform> Owner for Weak<Inner<P>> {
     }
 
     fn list(&self, group: &Arc<Kept>) {
-        if let Some(runtime) = self.upgrade()
-            && let Some(metrics) = &runtime.observe.metrics
-        {
-            metrics.groups.add(group);
+        if let Some(runtime) = self.upgrade() {
+            runtime.groups.add(group);
         }
     }
 }
@@ -361,7 +365,16 @@ impl Group {
 
     fn make(&self, name: String, order: TaskOrder) -> Self {
         let id = self.0.owner.make(self.0.id, order).expect("a group of a runtime that is there");
-        Self::listed(Kept { id, name, owner: self.0.owner.clone() })
+        Self::listed(Kept { id, name: name.into(), runtime: self.0.runtime, owner: self.0.owner.clone() })
+    }
+
+    /// Returns the group's id for a task of `runtime`.
+    ///
+    /// # Panics
+    /// When the group belongs to another runtime, where the id is that of another group.
+    pub(crate) fn id_in(&self, runtime: RuntimeId) -> GroupId {
+        assert!(self.0.runtime == runtime, "the group `{}` belongs to another runtime", self.0.name);
+        self.0.id
     }
 
     fn listed(kept: Kept) -> Self {
@@ -470,14 +483,34 @@ impl<P: Platform> Handle<P> {
 
     fn make_group(&self, name: String, order: TaskOrder) -> Group {
         let id = self.0.make_group(None, order);
-        Group::listed(Kept { id, name, owner: Arc::new(Arc::downgrade(&self.0)) })
+        Group::listed(Kept { id, name: name.into(), runtime: self.0.number, owner: self.owner() })
+    }
+
+    fn owner(&self) -> Arc<dyn Owner> {
+        Arc::new(Arc::downgrade(&self.0))
+    }
+
+    /// Returns the group in which the task of `cell`, which calls, is now. `spawned_in` is the one
+    /// that it was spawned in: mostly that is still so, and its handle is at hand.
+    pub(crate) fn present_group(&self, cell: &Cell<P>, spawned_in: Option<&Group>) -> Option<Group> {
+        let hint = self.0.sched.group_of(cell.id)?;
+        if let Some(group) = spawned_in.filter(|group| group.0.id == hint) {
+            return Some(group.clone());
+        }
+        let id = self.0.in_kernel(|| self.0.sched.hold_group_of(cell.id))?;
+        let (known, name) = self.0.groups.with(|listed| {
+            let (name, group) = listed.get(&id).expect("a group is listed when it is made");
+            (group.upgrade(), name.clone())
+        });
+        let held = Kept { id, name, runtime: self.0.number, owner: self.owner() };
+        // With a handle at hand, `held` gives its hold back.
+        Some(known.map_or_else(|| Group::listed(held), Group))
     }
 
     /// Returns what the limits of all groups did; groups of the same name are summed.
     pub(crate) fn throttled_groups(&self) -> Vec<GroupThrottle> {
-        let Some(metrics) = &self.0.observe.metrics else { return Vec::new() };
         let mut sums = BTreeMap::<String, (u64, u64)>::new();
-        for group in metrics.groups.all() {
+        for group in self.0.groups.all() {
             for own in [group.throttling(), group.throttling_real_time()] {
                 let sum = sums.entry(group.name().to_owned()).or_default();
                 *sum = (sum.0 + own.throttles, sum.1 + own.throttled.as_picos() / 1_000);
@@ -489,15 +522,19 @@ impl<P: Platform> Handle<P> {
     /// Moves the calling task to `group`, or out of its group with `None`. It loses its deadline.
     ///
     /// # Panics
-    /// Outside a task.
+    /// Outside a task, and when `group` belongs to another runtime.
     pub fn set_group(&self, group: Option<&Group>) {
-        let cell = self.current_cell();
-        self.0.system_call(|| self.0.sched.set_group(cell.id, group.map(Group::id)));
+        let (cell, group) = (self.current_cell(), group.map(|group| group.id_in(self.0.number)));
+        self.0.system_call(|| self.0.sched.set_group(cell.id, group));
     }
 
     /// Moves a task to `group`, or out of its group with `None`. It loses its deadline. Does
     /// nothing when the task has ended.
+    ///
+    /// # Panics
+    /// When the task or `group` belongs to another runtime.
     pub fn set_group_of<T>(&self, task: &JoinHandle<P, T>, group: Option<&Group>) {
-        self.with_number(task, |cell| self.0.sched.set_group(cell.id, group.map(Group::id)));
+        let group = group.map(|group| group.id_in(self.0.number));
+        self.with_number(task, |cell| self.0.sched.set_group(cell.id, group));
     }
 }

@@ -1,10 +1,14 @@
 //! [`Interval`]: ticks at equal distances.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use hitm_memory::{Platform, Span, Time};
 
 use crate::runtime::Handle;
+use crate::time::Sleep;
 
 /// What an interval does with ticks that passed while no task waited for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +26,8 @@ pub enum MissedTicks {
 pub struct Interval<P: Platform> {
     runtime: Handle<P>,
     period: Span,
-    next: Time,
+    /// Ends at the next tick.
+    next: Sleep<P>,
     missed: MissedTicks,
 }
 
@@ -46,9 +51,19 @@ impl<P: Platform> Handle<P> {
     #[must_use]
     #[track_caller]
     pub fn interval(&self, period: impl Into<Span>) -> Interval<P> {
+        self.interval_at(self.now(), period)
+    }
+
+    /// As [`Handle::interval`], but the first tick comes at `start`.
+    ///
+    /// # Panics
+    /// When `period` is zero.
+    #[must_use]
+    #[track_caller]
+    pub fn interval_at(&self, start: Time, period: impl Into<Span>) -> Interval<P> {
         let period = period.into();
         assert!(!period.is_zero(), "the period of an interval is above zero");
-        Interval { runtime: self.clone(), period, next: self.now(), missed: MissedTicks::default() }
+        Interval { runtime: self.clone(), period, next: self.sleep_until(start), missed: MissedTicks::default() }
     }
 }
 
@@ -64,16 +79,20 @@ impl<P: Platform> Interval<P> {
     /// # Cancel safety
     /// A dropped wait takes no tick: the next call waits for the same one.
     pub async fn tick(&mut self) -> Time {
-        let due = self.next;
-        self.runtime.sleep_until(due).await;
-        let now = self.runtime.now();
-        self.next = next_tick(due, now, self.period, self.missed);
-        due
+        poll_fn(|context| self.poll_tick(context)).await
+    }
+
+    /// Polls for the next tick: see [`Interval::tick`].
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Time> {
+        ready!(Pin::new(&mut self.next).poll(context));
+        let due = self.next.deadline();
+        self.next.reset(next_tick(due, self.runtime.now(), self.period, self.missed));
+        Poll::Ready(due)
     }
 
     /// Lets the next tick come a whole period from now.
     pub fn reset(&mut self) {
-        self.next = self.runtime.now() + self.period;
+        self.next.reset(self.runtime.now() + self.period);
     }
 
     /// Returns the period.
@@ -100,7 +119,10 @@ fn next_tick(due: Time, now: Time, period: Span, missed: MissedTicks) -> Time {
 
 impl<P: Platform> fmt::Debug for Interval<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interval").field("period", &self.period).field("next", &self.next).finish_non_exhaustive()
+        f.debug_struct("Interval")
+            .field("period", &self.period)
+            .field("next", &self.next.deadline())
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -147,6 +148,10 @@ impl<P: Platform, T> JoinHandle<P, T> {
         self.cell.unpark();
     }
 }
+
+// A result is taken whole or not at all.
+impl<P: Platform, T> UnwindSafe for JoinHandle<P, T> {}
+impl<P: Platform, T> RefUnwindSafe for JoinHandle<P, T> {}
 
 impl<P: Platform, T> Future for JoinHandle<P, T> {
     type Output = Result<T, JoinError>;

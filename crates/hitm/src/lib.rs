@@ -92,12 +92,12 @@ pub mod sync;
 
 pub use abort_handle::{AbortHandle, AbortOnDrop};
 pub use ambient::{
-    Entered, checkpoint, interval, now, set_deadline, sleep, sleep_until, spawn, spawn_with, task_name, timeout,
-    timeout_at, yield_now,
+    Entered, checkpoint, interval, interval_at, now, set_deadline, sleep, sleep_until, spawn, spawn_with, task_name,
+    timeout, timeout_at, yield_now,
 };
 pub use blocking::block_in_place;
 #[cfg(feature = "blocking")]
-pub use blocking::spawn_blocking;
+pub use blocking::{BlockingTask, spawn_blocking};
 pub use builder::Builder;
 pub use embedded::Embedded;
 pub use fork_join::join;

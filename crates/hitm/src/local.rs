@@ -238,6 +238,12 @@ impl Local {
         self.asked_to_arm.store(true, Ordering::Release);
     }
 
+    /// Returns whether this CPU has yet to set its timer to a sleep from outside.
+    pub(crate) fn is_to_arm(&self) -> bool {
+        // Acquire: the caller sees the sleep. Pairs with the Release in `ask_to_arm`.
+        self.asked_to_arm.load(Ordering::Acquire)
+    }
+
     /// Returns whether this CPU was asked to set its timer, and answers for it.
     pub(crate) fn is_asked_to_arm(&self) -> bool {
         // Relaxed: a hint that saves the swap; who asks interrupts after. Acquire: pairs with the

@@ -22,7 +22,6 @@ use hitm_topology::CpuId;
 
 use crate::builder::Report;
 use crate::cell::Cell;
-use crate::group::Listed;
 use crate::runtime::Inner;
 
 /// How urgent a task is, in three steps.
@@ -141,7 +140,6 @@ pub(crate) struct Metrics {
     waits: Box<[OnceLock<Box<[AtomicU64]>>]>,
     pub(crate) cpus: Box<[PerCpu]>,
     pub(crate) panics: AtomicU64,
-    pub(crate) groups: Listed,
     slow: Option<(Span, Report)>,
 }
 
@@ -156,7 +154,6 @@ impl Metrics {
             waits: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
             cpus: (0..cpus).map(|_| PerCpu::default()).collect(),
             panics: AtomicU64::new(0),
-            groups: Listed::default(),
             slow: slow.map(|(limit, report)| (limit.into(), report)),
         }
     }

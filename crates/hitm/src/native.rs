@@ -18,13 +18,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle as JoinThread;
+use std::thread::{JoinHandle as JoinThread, ThreadId};
 
 use hitm_memory::{Interrupts, Native, NativeWorkers, Platform, Span, Time};
 use hitm_sched::{Mitigation, Scheduler};
 use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
-use crate::builder::{Builder, Settings};
+use crate::builder::{self, Builder, Settings};
 use crate::host::{Host, work_for};
 use crate::join::JoinError;
 use crate::options::Priority;
@@ -106,16 +106,18 @@ thread_local! {
     static POOL: Cell<*const WorkerPool> = const { Cell::new(null()) };
 }
 
+/// Restores the worker pool of a thread, also when what runs meanwhile panics.
+struct Back(*const WorkerPool);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        POOL.set(self.0);
+    }
+}
+
 impl WorkerPool {
     /// Runs `f` with this thread as `cpu`, for a thread that comes again.
     pub(crate) fn work_for_now<R>(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
-        /// Restores what the thread was, also when `f` panics.
-        struct Back(*const WorkerPool);
-        impl Drop for Back {
-            fn drop(&mut self) {
-                POOL.set(self.0);
-            }
-        }
         let _back = Back(POOL.replace(Arc::as_ptr(self)));
         let _entered = handle.enter();
         self.workers.enter_for_now(cpu, || work_for(handle, f))
@@ -126,12 +128,16 @@ impl WorkerPool {
     }
 
     /// Runs a worker thread from its beginning to its end.
-    fn work(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId) {
-        POOL.set(Arc::as_ptr(self));
-        let _entered = handle.enter();
+    fn work(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId, hooks: &builder::Threads) {
+        let run = || {
+            POOL.set(Arc::as_ptr(self));
+            let _back = Back(null());
+            let _entered = handle.enter();
+            work_for(handle, || handle.run_cpu(cpu));
+        };
         // Unwind safety: after a panic the runtime's state is not used; the code below only drops
         // futures.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work_for(handle, || handle.run_cpu(cpu)))) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hooks.around(cpu, run))) {
             self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
             handle.0.break_down();
         }
@@ -149,6 +155,8 @@ const STAND_IN: CpuId = CpuId(0);
 
 struct Threads {
     pool: Arc<WorkerPool>,
+    /// The thread that ticks, if there are no others.
+    only: Option<ThreadId>,
     sched: Arc<Scheduler<Native>>,
     #[cfg(all(feature = "io", unix))]
     reactor: std::sync::OnceLock<Arc<crate::io::Reactor>>,
@@ -173,6 +181,15 @@ impl Host for Threads {
 
     fn is_cpu(&self) -> bool {
         POOL.get() == Arc::as_ptr(&self.pool)
+    }
+
+    fn is_only_thread(&self) -> bool {
+        self.only.is_some_and(|only| only == std::thread::current().id())
+    }
+
+    fn leave(&self, f: &mut dyn FnMut()) {
+        let _back = Back(POOL.replace(null()));
+        f();
     }
 
     #[cfg(all(feature = "io", unix))]
@@ -201,11 +218,12 @@ impl Host for Threads {
     }
 }
 
-/// Makes a runtime whose CPUs have no threads yet.
+/// Makes a runtime whose CPUs have no threads yet. `only` will be the one that ticks it, if so.
 pub(crate) fn without_threads(
     topology: &Arc<Topology>,
     mitigation: &Mitigation,
     settings: Settings,
+    only: Option<ThreadId>,
 ) -> (Handle<Native>, Arc<WorkerPool>) {
     let Settings { roles, accounting, spin, observe, threads: _ } = settings;
     let workers = NativeWorkers::with_spin(topology.cpus(), accounting, spin);
@@ -213,6 +231,7 @@ pub(crate) fn without_threads(
     let pool = Arc::new(WorkerPool { workers, left: AtomicUsize::new(0), failure: Mutex::new(None) });
     let host = Threads {
         pool: pool.clone(),
+        only,
         sched: sched.clone(),
         #[cfg(all(feature = "io", unix))]
         reactor: std::sync::OnceLock::new(),
@@ -250,7 +269,7 @@ impl NativeRuntime {
         settings: Settings,
     ) -> Result<Self, NativeError> {
         let threads = settings.threads.clone();
-        let (handle, pool) = without_threads(&topology, mitigation, settings);
+        let (handle, pool) = without_threads(&topology, mitigation, settings, None);
         let mut runtime = Self {
             handle,
             pool,
@@ -264,7 +283,7 @@ impl NativeRuntime {
             let os_index = pinned.then(|| topology.cpu(cpu).os_index);
             let hooks = threads.clone();
             let main = move || {
-                pool.workers.enter(cpu, os_index, || hooks.around(cpu, || pool.work(&handle, cpu)));
+                pool.workers.enter(cpu, os_index, || pool.work(&handle, cpu, &hooks));
             };
             let thread = threads.builder(cpu).spawn(main);
             runtime.threads.push(thread.map_err(|error| NativeError::Thread { cpu, error })?);
@@ -311,8 +330,9 @@ impl NativeRuntime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        assert!(!self.handle.0.host.is_cpu(), "a task must not block its CPU: spawn and await instead of `run`");
-        let result = poll_here(self.handle.spawn(Priority::default(), main(self.handle.clone())));
+        let result = self
+            .handle
+            .wait_here("run", || poll_here(self.handle.spawn(Priority::default(), main(self.handle.clone()))));
         if let Some(payload) = self.pool.take_failure() {
             resume_unwind(payload);
         }

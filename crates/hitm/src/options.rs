@@ -118,11 +118,11 @@ impl SpawnOptions {
     }
 
     /// Returns the options with which [`spawn`](fn@crate::spawn) spawns a task in the calling task:
-    /// its present own priority and deadline, and the CPUs, the group and the tenant that it was
-    /// spawned with. The name and the role are not inherited. Outside a task, returns the defaults.
+    /// its present own priority, deadline, group and CPUs, and its tenant. The name and the role
+    /// are not inherited. Outside a task, returns the defaults.
     ///
     /// A library that spawns tasks while it serves a request thereby stays within the request's
-    /// tenant.
+    /// group and tenant.
     #[must_use]
     pub fn inherited<P: Platform>(handle: &Handle<P>) -> Self {
         handle.inherited()
@@ -132,7 +132,6 @@ impl SpawnOptions {
 /// What a task keeps of its options, beside what its scheduler keeps, and what is counted by role.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    cpus: Option<CpuSet>,
     group: Option<Group>,
     name: Option<Arc<str>>,
     role: Option<Role>,
@@ -147,13 +146,13 @@ pub(crate) struct Kept {
 impl Kept {
     /// Takes what is kept of the options. Most tasks have none of it.
     pub(crate) fn of(options: &mut SpawnOptions) -> Option<Box<Self>> {
-        let SpawnOptions { cpus, group, name, role, tenant, priority: _, deadline: _ } = options;
-        if cpus.is_none() && group.is_none() && name.is_none() && role.is_none() && tenant.is_none() {
+        let SpawnOptions { group, name, role, tenant, .. } = options;
+        if group.is_none() && name.is_none() && role.is_none() && tenant.is_none() {
             return None;
         }
         let (last_cpu, slept) = (AtomicU32::new(0), AtomicBool::new(true));
-        let (cpus, group, name, tenant) = (cpus.take(), group.take(), name.take(), tenant.take());
-        Some(Box::new(Self { cpus, group, name, role: *role, tenant, last_cpu, slept }))
+        let (group, name, tenant) = (group.take(), name.take(), tenant.take());
+        Some(Box::new(Self { group, name, role: *role, tenant, last_cpu, slept }))
     }
 
     pub(crate) fn role(&self) -> Option<Role> {
@@ -179,7 +178,8 @@ impl<P: Platform> Handle<P> {
     pub(crate) fn inherited(&self) -> SpawnOptions {
         let Some(cell) = self.0.polled() else { return SpawnOptions::default() };
         let (prio, policy) = cell.own_priority(&self.0);
-        let (cpus, group) = cell.kept().map_or((None, None), |kept| (kept.cpus.clone(), kept.group.clone()));
+        let cpus = self.0.sched.restricted(cell.id);
+        let group = self.present_group(&cell, cell.kept().and_then(|kept| kept.group.as_ref()));
         let priority = Priority { prio, policy };
         let deadline = if group.is_some() { self.0.sched.deadline_of(cell.id) } else { None };
         SpawnOptions { priority, cpus, group, tenant: cell.tenant().cloned(), deadline, ..SpawnOptions::default() }

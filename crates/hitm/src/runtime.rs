@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +13,7 @@ use hitm_topology::{CpuId, Topology};
 
 use crate::body::CellRef;
 use crate::cell::Cell;
+use crate::group::Listed;
 use crate::host::{CpusOnly, Host, RuntimeId};
 use crate::local::Local;
 use crate::observe::Observe;
@@ -47,9 +49,14 @@ pub(crate) struct Inner<P: Platform> {
     /// Whether the CPUs leave at once because one of them has met a bug.
     broken: AtomicBool,
     pub(crate) roles: Option<Roles>,
+    pub(crate) groups: Listed,
     /// What is seen from outside, and what becomes of panics.
     pub(crate) observe: Observe,
 }
+
+// No user code runs while the runtime's state is changed, so a panic leaves nothing behind.
+impl<P: Platform> UnwindSafe for Handle<P> {}
+impl<P: Platform> RefUnwindSafe for Handle<P> {}
 
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
@@ -121,6 +128,7 @@ impl<P: Platform> Handle<P> {
             stopped: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             roles,
+            groups: Listed::default(),
             observe,
             sched,
         });

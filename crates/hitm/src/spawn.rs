@@ -24,14 +24,12 @@ use hitm_sched::{Attributes, TaskId, WakeHint};
 
 use crate::body::{CellRef, Unlaunched};
 use crate::cell::Cell;
-use crate::group::Group;
 use crate::join::{JoinError, JoinHandle};
 use crate::local::Local;
 use crate::options::{Kept, SpawnOptions};
 use crate::roles::Role;
 use crate::runtime::{Handle, Inner};
 use crate::task_count::Stop;
-use crate::tenant::Tenant;
 
 impl<P: Platform> Handle<P> {
     /// Spawns a task and returns its join handle. The task may run before this call returns.
@@ -57,7 +55,8 @@ impl<P: Platform> Handle<P> {
     /// ```
     ///
     /// # Panics
-    /// When `options` allow no CPU of the machine, or name a role that the runtime does not have.
+    /// When `options` allow no CPU of the machine, name a role that the runtime does not have, or
+    /// have a group or a tenant of another runtime.
     pub fn spawn<F>(&self, options: impl Into<SpawnOptions>, future: F) -> JoinHandle<P, F::Output>
     where
         F: Future + Send + 'static,
@@ -79,8 +78,8 @@ impl<P: Platform> Handle<P> {
             prio: options.priority.prio,
             policy: options.priority.policy,
             allowed: options.cpus.as_ref().map(|cpus| self.on_machine(cpus)),
-            map: options.tenant.as_ref().map(Tenant::map),
-            group: options.group.as_ref().map(Group::id),
+            map: options.tenant.as_ref().map(|tenant| tenant.map_in(self.0.number)),
+            group: options.group.as_ref().map(|group| group.id_in(self.0.number)),
         };
         let deadline = options.deadline;
         let kept = Kept::of(options);

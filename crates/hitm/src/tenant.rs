@@ -16,6 +16,7 @@ use std::sync::Arc;
 use hitm_memory::Platform;
 use hitm_sched::{MapId, Scheduler};
 
+use crate::host::RuntimeId;
 use crate::runtime::{Handle, Inner};
 
 /// A set of tasks that share concurrency ids: see [`Handle::tenant`]. Clones refer to the same
@@ -25,6 +26,7 @@ pub struct Tenant(Arc<Kept>);
 
 struct Kept {
     map: MapId,
+    runtime: RuntimeId,
     owner: Box<dyn Owner>,
 }
 
@@ -49,6 +51,15 @@ impl Tenant {
     /// Returns the tenant's map id in the scheduler.
     #[must_use]
     pub fn map(&self) -> MapId {
+        self.0.map
+    }
+
+    /// Returns the tenant's map id for a task of `runtime`.
+    ///
+    /// # Panics
+    /// When the tenant belongs to another runtime, where the id is that of another map.
+    pub(crate) fn map_in(&self, runtime: RuntimeId) -> MapId {
+        assert!(self.0.runtime == runtime, "the tenant belongs to another runtime");
         self.0.map
     }
 }
@@ -87,7 +98,7 @@ impl<P: Platform> Handle<P> {
     pub fn tenant(&self) -> Tenant {
         let owner = Box::new(self.0.sched.clone());
         let map = self.0.in_kernel(|| self.0.sched.make_map());
-        Tenant(Arc::new(Kept { map, owner }))
+        Tenant(Arc::new(Kept { map, runtime: self.0.number, owner }))
     }
 
     /// Returns the concurrency id of the calling task; `None` when the task has no tenant, and

@@ -2,20 +2,23 @@
 //!
 //! A sleep is registered with the CPU that polls it first. That CPU's timer ends the sleep, even if
 //! the task has migrated since. If that CPU is blocked, another one ends it: see
-//! [`watch`](crate::watch). The sleep is in the queue until it is due or dropped, so its
-//! presence in the queue is its only state.
+//! [`watch`](crate::watch). A sleep that begins outside tasks is registered with a CPU that idles,
+//! if there is one. The sleep is in the queue until it is due or dropped, so its presence in the
+//! queue is its only state.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use hitm_memory::{Interrupts, Platform, Span, Time};
+use hitm_memory::{Interrupts, Native, Platform, Span, Time};
 use hitm_topology::CpuId;
 
+use crate::host::RuntimeId;
 use crate::runtime::{Handle, Inner};
 
 /// A deadline and its arrival number: sleeps with equal deadlines end in the order in which they
@@ -82,13 +85,15 @@ impl Timers {
     }
 }
 
-/// A future that waits until a deadline. Made by [`Handle::sleep`] and [`Handle::sleep_until`].
-/// Natively, it may be polled on any thread; the first CPU ends the sleeps that begin outside
-/// tasks.
+/// A future that waits until a deadline. Made by [`Handle::sleep`], [`sleep`](crate::sleep) and
+/// their forms with a deadline. Natively, it may be polled on any thread. If its runtime ends
+/// first, it waits for ever.
 #[must_use = "nothing sleeps until it is awaited"]
-pub struct Sleep<'a, P: Platform> {
-    runtime: &'a Handle<P>,
+pub struct Sleep<P: Platform = Native> {
+    /// By number: a handle would be counted, on a line that all CPUs write.
+    runtime: RuntimeId,
     alarm: Alarm,
+    platform: PhantomData<fn(P)>,
 }
 
 /// One wait for a deadline, for a future that knows its runtime.
@@ -115,7 +120,8 @@ impl<P: Platform> Handle<P> {
     /// Sleeps for at least `span` from now. The sleep lasts longer by the time that the CPU where
     /// it began takes to handle its timer. That CPU handles its timer at once while it idles or
     /// computes, and otherwise between two tasks. On the shipped scheduler another CPU ends a sleep
-    /// that is 100 us late, as soon as it idles, computes or is between two tasks.
+    /// that is 100 us late, as soon as it idles, computes or is between two tasks. A sleep that
+    /// begins outside tasks begins on a CPU that idles, if there is one.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -127,17 +133,17 @@ impl<P: Platform> Handle<P> {
     /// assert!(handle.now().since(start) >= Span::from_micros(100));
     /// # }).unwrap();
     /// ```
-    pub fn sleep(&self, span: impl Into<Span>) -> Sleep<'_, P> {
+    pub fn sleep(&self, span: impl Into<Span>) -> Sleep<P> {
         self.sleep_until(self.now() + span.into())
     }
 
     /// Sleeps until `deadline`; returns at once when it has passed.
-    pub fn sleep_until(&self, deadline: Time) -> Sleep<'_, P> {
-        Sleep { runtime: self, alarm: Alarm::new(deadline) }
+    pub fn sleep_until(&self, deadline: Time) -> Sleep<P> {
+        Sleep { runtime: self.0.number, alarm: Alarm::new(deadline), platform: PhantomData }
     }
 
-    /// Waits for `future`, but no longer than `patience`, and returns its output. The future is
-    /// polled first, so a ready future wins even if the time has passed. A future whose time has
+    /// Waits for `future`, but no longer than `patience` from the call on, and returns its output.
+    /// The future is polled first, so a ready future wins even if the time has passed. A future whose time has
     /// passed is dropped; its documentation says what that does ([`sync`](crate::sync)). To
     /// continue the future later, pass `&mut future`.
     ///
@@ -155,8 +161,16 @@ impl<P: Platform> Handle<P> {
     ///
     /// # Errors
     /// [`Elapsed`] when the time passes first.
-    pub async fn timeout<F: Future>(&self, patience: impl Into<Span>, future: F) -> Result<F::Output, Elapsed> {
-        first_of(future, self.sleep(patience)).await
+    pub fn timeout<S, F>(
+        &self,
+        patience: S,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Elapsed>> + use<P, S, F>
+    where
+        S: Into<Span>,
+        F: Future,
+    {
+        first_of(future, self.sleep(patience))
     }
 }
 
@@ -196,7 +210,7 @@ impl Alarm {
         // migrates.
         self.registered = Some(runtime.system_call(|| {
             P::settle();
-            let cpu = P::current_cpu();
+            let cpu = if is_cpu { P::current_cpu() } else { runtime.cpu_for_sleep() };
             let local = &runtime.locals[cpu.index()];
             let key = local.timers.add(deadline, waker);
             if is_cpu {
@@ -205,6 +219,7 @@ impl Alarm {
             } else {
                 local.ask_to_arm();
                 P::interrupt(cpu, Interrupts::CONTROL);
+                runtime.see_to_sleeps_of(cpu);
             }
             (cpu, key)
         }));
@@ -221,22 +236,54 @@ impl Alarm {
     }
 }
 
-impl<P: Platform> Future for Sleep<'_, P> {
+impl<P: Platform> Sleep<P> {
+    /// Returns the deadline, on the clock of [`Handle::now`].
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.alarm.deadline
+    }
+
+    /// Changes the deadline, also of a sleep that has ended. Poll it afterwards: a waker that the
+    /// last poll has left may be forgotten.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let runtime = hitm::NativeRuntime::with_cpus(1).unwrap();
+    /// # runtime.block_on(async {
+    /// let mut idle = hitm::sleep(Duration::from_secs(60));
+    /// let deadline = hitm::now() + Duration::from_millis(1);
+    /// idle.reset(deadline);
+    /// (&mut idle).await;
+    /// assert!(hitm::now() >= deadline);
+    /// # });
+    /// ```
+    pub fn reset(&mut self, deadline: Time) {
+        self.cancel();
+        self.alarm = Alarm::new(deadline);
+    }
+
+    fn cancel(&mut self) {
+        // Without the runtime there is no queue to leave.
+        _ = self.runtime.with(|runtime: &Inner<P>| self.alarm.cancel(runtime));
+    }
+}
+
+impl<P: Platform> Future for Sleep<P> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let runtime = self.runtime;
-        self.alarm.poll(&runtime.0, context)
+        let polled = self.runtime.with(|runtime: &Inner<P>| self.alarm.poll(runtime, context));
+        polled.unwrap_or(Poll::Pending)
     }
 }
 
-impl<P: Platform> Drop for Sleep<'_, P> {
+impl<P: Platform> Drop for Sleep<P> {
     fn drop(&mut self) {
-        self.alarm.cancel(&self.runtime.0);
+        self.cancel();
     }
 }
 
-impl<P: Platform> fmt::Debug for Sleep<'_, P> {
+impl<P: Platform> fmt::Debug for Sleep<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sleep").field("deadline", &self.alarm.deadline).finish_non_exhaustive()
     }

@@ -12,6 +12,10 @@
 //! read the deadline, and end the sleeps that are late; (4) if the CPU runs a task, promise to look
 //! when its next sleep is late. The CPU that looks sets its timer to the earliest promise.
 //!
+//! A thread that is no CPU gives its sleep to a CPU that idles, which sets its timer. If none
+//! idles, the thread asks another CPU to look. Until the CPU that has got the sleep sets its timer,
+//! a look reads the deadline in the CPU's queue, since it is not published.
+//!
 //! **Memory ordering.**
 //!
 //! | one side | other side | what follows |
@@ -25,9 +29,9 @@
 //! the clock. A look: one line per other CPU.
 //!
 //! **Limits.** A sleep that begins in the poll that blocks its CPU is watched from the CPU's next
-//! poll on. A CPU that has promised and is blocked itself breaks its promise; the CPU that it
-//! watches asks another one at its next poll. With one CPU, or on a form of the original, no CPU
-//! looks.
+//! poll on. So is a sleep from outside, if its CPU begins a poll in the moment in which it gets the
+//! sleep. A CPU that has promised and is blocked itself breaks its promise; the CPU that it watches
+//! asks another one at its next poll. With one CPU, or on a form of the original, no CPU looks.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -114,10 +118,33 @@ impl<P: Platform> Inner<P> {
         }
     }
 
+    /// Returns the CPU for a sleep that begins outside tasks: one that idles, if there is one.
+    pub(crate) fn cpu_for_sleep(&self) -> CpuId {
+        let idle = self.sched.topology().cpu_ids().find(|&cpu| self.sched.running(cpu).is_none());
+        idle.unwrap_or_else(P::current_cpu)
+    }
+
+    /// Sees to it that a sleep that `cpu` was just given from outside ends in time, even if the CPU
+    /// runs a task and sets its timer only after that.
+    pub(crate) fn see_to_sleeps_of(&self, cpu: CpuId) {
+        let Some(watch) = &self.watch else { return };
+        // SeqCst: between the sleep and the running task. A CPU that begins to run one later sees
+        // before the poll that it was asked to set its timer.
+        P::fence(Ordering::SeqCst);
+        if self.sched.running(cpu).is_some() {
+            self.ask_other(watch, cpu, self.locals[cpu.index()].timers.next() + GRACE);
+        }
+    }
+
     /// Sees to it that another CPU looks at the sleeps of this one, which is about to poll a task.
     pub(crate) fn ask_to_watch(&self, cpu: CpuId) {
-        let Some(watch) = &self.watch else { return };
-        let deadline = self.locals[cpu.index()].published();
+        let (Some(watch), local) = (&self.watch, &self.locals[cpu.index()]) else { return };
+        if local.is_asked_to_arm() {
+            // It came after this CPU had looked for interrupts.
+            local.arm::<P>();
+            self.publish_deadline(cpu);
+        }
+        let deadline = local.published();
         if deadline == Time::NEVER {
             return;
         }
@@ -125,7 +152,12 @@ impl<P: Platform> Inner<P> {
         if watch.is_watched(cpu, late, now) {
             return;
         }
-        watch.promise(cpu, late.max(now));
+        self.ask_other(watch, cpu, late.max(now));
+    }
+
+    /// Asks another CPU to look at the sleeps of `cpu`, the first of which is late at `late`.
+    fn ask_other(&self, watch: &Watch<P>, cpu: CpuId, late: Time) {
+        watch.promise(cpu, late);
         let cpus = self.sched.topology().cpus() as u32;
         let others = || (1..cpus).map(|more| CpuId((cpu.0 + more) % cpus));
         let idle = others().find(|&other| self.sched.running(other).is_none());
@@ -147,8 +179,11 @@ impl<P: Platform> Inner<P> {
         let mut next = Time::NEVER;
         for other in self.sched.topology().cpu_ids().filter(|&other| other != cpu) {
             let mut deadline = watch.begin_look(other);
+            let (of_other, timers) = (&self.locals[other.index()], &self.locals[other.index()].timers);
+            if of_other.is_to_arm() {
+                deadline = deadline.min(timers.next());
+            }
             if deadline != Time::NEVER && deadline + GRACE <= now {
-                let timers = &self.locals[other.index()].timers;
                 P::settle();
                 for waker in timers.take_due(now) {
                     contain(|| waker.wake());

@@ -315,9 +315,14 @@ impl NativeWorkers {
     }
 
     /// The time since the workers were made.
+    ///
+    /// # Panics
+    /// After 213 days, when a [`Time`] in picoseconds ends: a clock that began again would end no
+    /// sleep.
     #[must_use]
     pub fn now(&self) -> Time {
-        Time::from_picos(self.start.elapsed().as_nanos() as u64 * 1_000)
+        let nanos = self.start.elapsed().as_nanos() as u64;
+        Time::from_picos(nanos.checked_mul(1_000).expect("the clock of a runtime ends after 213 days"))
     }
 
     /// Whether the timer of `worker`, who asks, has expired. The clock is read only if it is set.

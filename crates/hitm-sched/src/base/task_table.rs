@@ -99,8 +99,13 @@ impl<M: Memory> TaskTable<M> {
     /// Returns the CPUs where `id` may run.
     #[inline]
     pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
-        let own = self.at(id, |chunk, place| chunk.allowed.get()?[place].get());
-        own.or(self.everywhere.as_ref()).expect("a task that was made")
+        self.own_allowed(id).or(self.everywhere.as_ref()).expect("a task that was made")
+    }
+
+    /// Returns the CPUs where `id` may run, if it ever was restricted to some.
+    #[inline]
+    pub(crate) fn own_allowed(&self, id: TaskId) -> Option<&CpuMask<M>> {
+        self.at(id, |chunk, place| chunk.allowed.get()?[place].get())
     }
 
     /// Returns the CPUs that a new task is to have.

@@ -55,6 +55,24 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
+    /// Returns the group of a task. The answer is a hint.
+    #[must_use]
+    pub fn group_of(&self, id: TaskId) -> Option<GroupId> {
+        self.fair.groups.group_hint(&self.state, id)
+    }
+
+    /// Returns the group of a task, if it has one, and keeps the group until
+    /// [`free_group`](Self::free_group) is called for it.
+    #[must_use]
+    pub fn hold_group_of(&self, id: TaskId) -> Option<GroupId> {
+        self.group_of(id)?;
+        // The task holds its group, and leaves it under this lock.
+        let _pi = self.state.tasks.get(id).pi_lock.lock();
+        let group = self.group_of(id)?;
+        self.fair.groups.group(group).hold();
+        Some(group)
+    }
+
     /// Moves a task to a kept group, or to no group. A real-time task has no share in its group,
     /// but its group's limit applies. It takes part in the sharing when it becomes fair again.
     pub fn set_group(&self, id: TaskId, group: Option<GroupId>) {

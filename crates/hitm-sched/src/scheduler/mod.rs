@@ -185,6 +185,13 @@ impl<P: Platform> Scheduler<P> {
         self.state.tasks.allowed(task).load()
     }
 
+    /// Returns the CPUs where a task may run, if it may not run on all.
+    #[must_use]
+    pub fn restricted(&self, task: TaskId) -> Option<CpuSet> {
+        let allowed = self.state.tasks.own_allowed(task)?.load();
+        (allowed.iter().count() < self.state.topology.cpus()).then_some(allowed)
+    }
+
     /// Creates a map. Tasks of one map have concurrency ids that differ from each other.
     ///
     /// # Panics

@@ -53,13 +53,13 @@ impl HyperTimer {
 }
 
 /// A sleep that hyper owns.
-struct Owned(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+struct Owned(crate::Sleep);
 
 impl Future for Owned {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(context)
+        Pin::new(&mut self.0).poll(context)
     }
 }
 
@@ -67,9 +67,7 @@ impl Sleep for Owned {}
 
 impl Timer for HyperTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        let runtime = self.0.clone();
-        let deadline = runtime.now() + duration;
-        Box::pin(Owned(Box::pin(async move { runtime.sleep_until(deadline).await })))
+        Box::pin(Owned(self.0.sleep(duration)))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {

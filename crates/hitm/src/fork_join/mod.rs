@@ -156,8 +156,8 @@ fn begin<R: Send>(f: impl FnOnce(Option<&Participant<'_>>) -> R + Send) -> R {
     if handle.task_id().is_some() {
         return begin_in_task(&handle, |participant| f(Some(participant)));
     }
-    if handle.0.host.is_cpu() {
-        // A hook of the thread: there is no task to run it.
+    if handle.0.host.is_cpu() || handle.0.host.is_only_thread() {
+        // A waker between two tasks, or the thread that would have to run the task.
         return f(None);
     }
     let place = Mutex::new(None);

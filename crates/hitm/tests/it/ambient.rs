@@ -3,12 +3,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use hitm::{CpuId, Handle, NativeRuntime, PanicPolicy, Priority, SpawnOptions, task_local};
+use hitm::{CpuId, CpuSet, Handle, NativeRuntime, PanicPolicy, Priority, SpawnOptions, task_local};
 
 fn runtime(cpus: usize) -> NativeRuntime {
     NativeRuntime::with_cpus(cpus).expect("threads")
@@ -47,6 +47,166 @@ fn a_blocked_thread_borrows_and_sleeps() {
     });
     assert_eq!(sum, 1);
     assert!(start.elapsed() >= Duration::from_millis(3));
+}
+
+/// Spawns a task on the first worker whose one poll lasts until `ends` is set, or until the test has
+/// failed. Returns it with whether `ends` was set in time, when the poll is under way.
+fn one_long_poll(runtime: &NativeRuntime, ends: &Arc<AtomicBool>) -> hitm::Task<bool> {
+    let (begun, begins) = std::sync::mpsc::channel();
+    let ends = ends.clone();
+    let options = SpawnOptions::default().on(CpuSet::from_iter([CpuId(0)]));
+    let task = runtime.handle().spawn(options, async move {
+        begun.send(()).expect("the test waits");
+        let start = Instant::now();
+        while !ends.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
+        ends.load(Ordering::Relaxed)
+    });
+    begins.recv().expect("it begins");
+    task
+}
+
+#[test]
+fn a_sleep_outside_tasks_waits_for_no_poll() {
+    // The other worker idles, or runs tasks in short polls.
+    for is_busy in [false, true] {
+        let (runtime, ended) = (runtime(2), Arc::<AtomicBool>::default());
+        let blocks = one_long_poll(&runtime, &ended);
+        let over = ended.clone();
+        let busy = is_busy.then(|| {
+            runtime.handle().spawn(SpawnOptions::default().on(CpuSet::from_iter([CpuId(1)])), async move {
+                while !over.load(Ordering::Relaxed) {
+                    hitm::yield_now().await;
+                }
+            })
+        });
+        runtime.block_on(async {
+            // One begins while all workers are busy, the other one after a wait.
+            for _ in 0..2 {
+                hitm::sleep(Duration::from_millis(5)).await;
+            }
+            assert!(hitm::timeout(Duration::from_millis(1), std::future::pending::<()>()).await.is_err());
+            ended.store(true, Ordering::Relaxed);
+            assert!(blocks.await.expect("it ends"), "a sleep lasted as long as the poll (busy: {is_busy})");
+            if let Some(busy) = busy {
+                busy.await.expect("it ends");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_sleep_can_begin_again_and_a_timeout_begins_with_its_call() {
+    let runtime = runtime(1);
+    runtime.block_on(async {
+        let (start, hour) = (hitm::now(), Duration::from_secs(3_600));
+        let mut sleep = hitm::sleep(hour);
+        for millis in [1, 2] {
+            // Polled, so that it is in the queue of its CPU with another deadline.
+            assert!(futures_lite::future::poll_once(&mut sleep).await.is_none());
+            sleep.reset(start + Duration::from_millis(millis));
+            assert_eq!(sleep.deadline(), start + Duration::from_millis(millis));
+            (&mut sleep).await;
+            assert!(hitm::now() >= sleep.deadline());
+            sleep.reset(start + hour);
+        }
+        let (mut late, past) = (std::pin::pin!(hitm::timeout(hour, async {})), Instant::now());
+        assert_eq!(late.as_mut().await, Ok(()));
+        let late = hitm::timeout(Duration::from_millis(2), std::future::pending::<()>());
+        std::thread::sleep(Duration::from_millis(3));
+        assert!(futures_lite::future::poll_once(std::pin::pin!(late)).await.is_some(), "its time has passed");
+        let mut ticks = hitm::interval_at(past, Duration::from_millis(1));
+        let first = ticks.tick().await;
+        let second = std::future::poll_fn(|context| ticks.poll_tick(context)).await;
+        assert_eq!(Duration::from(second.since(first)), Duration::from_millis(1));
+    });
+}
+
+#[test]
+fn what_belongs_to_another_runtime_is_refused() {
+    let (own, other) = (runtime(1), runtime(1));
+    let [handle, foreign] = [own.handle(), other.handle()];
+    let task = foreign.spawn((), std::future::pending::<()>());
+    // It has the number that a task of `own` has, and would change that one.
+    let same_number = handle.spawn(Priority::fifo(3), std::future::pending::<()>());
+    assert_eq!(task.id(), same_number.id());
+    let before = handle.diagnostics().priority_of(same_number.id());
+    let (group, tenant) = (foreign.group("theirs"), foreign.tenant());
+    let spawns = SpawnOptions { tenant: Some(tenant), ..SpawnOptions::default() };
+    let refusal = |f: &dyn Fn()| {
+        let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it is refused");
+        payload.downcast_ref::<String>().cloned().or_else(|| payload.downcast_ref().map(|text: &&str| text.to_string()))
+    };
+    let refusals = [
+        refusal(&|| handle.set_priority_of(&task, Priority::fifo(9))),
+        refusal(&|| handle.set_cpus_of(&task, &CpuSet::from_iter([CpuId(0)]))),
+        refusal(&|| handle.set_deadline_of(&task, None)),
+        refusal(&|| handle.set_group_of(&task, None)),
+        refusal(&|| handle.set_group_of(&same_number, Some(&group))),
+        refusal(&|| drop(handle.spawn(SpawnOptions::default().within(&group), async {}))),
+        refusal(&|| drop(handle.spawn(spawns.clone(), async {}))),
+        refusal(&|| drop(handle.set_offline(CpuId(7)))),
+    ];
+    let [task_text, group_text] =
+        ["the task", "the group `theirs`"].map(|what| format!("{what} belongs to another runtime"));
+    let expected = [
+        &task_text,
+        &task_text,
+        &task_text,
+        &task_text,
+        &group_text,
+        &group_text,
+        "the tenant belongs to another runtime",
+        "CPU 7 of a machine that has the CPUs 0 to 0",
+    ];
+    assert_eq!(refusals.map(Option::unwrap_or_default), expected);
+    assert_eq!(handle.diagnostics().priority_of(same_number.id()), before);
+}
+
+#[test]
+fn a_child_is_where_its_spawner_is_now() {
+    let runtime = runtime(2);
+    let handle = runtime.handle();
+    let (spawned_in, moved_to) = (handle.group("spawned in"), handle.group("moved to"));
+    let (one, both) = ([CpuId(1)], [CpuId(0), CpuId(1)]);
+    let task = handle.spawn(SpawnOptions::default().within(&spawned_in).on(one.into_iter().collect()), async move {
+        let handle = Handle::current();
+        let child = || {
+            let SpawnOptions { group, cpus, .. } = SpawnOptions::inherited(&handle);
+            (group.map(|group| group.name().to_owned()), cpus.map(|cpus| cpus.iter().collect::<Vec<_>>()))
+        };
+        let mut seen = vec![child()];
+        handle.set_cpus(&both.into_iter().collect());
+        handle.set_group(Some(&moved_to));
+        seen.push(child());
+        // The task alone keeps it now.
+        drop(moved_to);
+        seen.push(child());
+        let grandchild = hitm::spawn(async { SpawnOptions::inherited(&Handle::current()).group });
+        seen.push((grandchild.await.expect("it ends").map(|group| group.name().to_owned()), None));
+        handle.set_group(None);
+        seen.push(child());
+        seen
+    });
+    let seen = runtime.block_on(task).expect("it ends");
+    let moved = || (Some("moved to".to_owned()), None);
+    let spawned = (Some("spawned in".to_owned()), Some(one.to_vec()));
+    assert_eq!(seen, [spawned, moved(), moved(), moved(), (None, None)]);
+    drop(spawned_in);
+    let groups = handle.diagnostics().snapshot().groups;
+    assert!(groups.iter().all(|group| !group.lives), "each hold is given back");
+}
+
+#[test]
+fn a_hook_that_panics_ends_the_runtime() {
+    let panics = |cpu: CpuId| assert!(cpu != CpuId(1), "the hook of {cpu}");
+    let runtime = NativeRuntime::builder().cpus(2).on_thread_start(panics).build().expect("threads");
+    let options = SpawnOptions::default().on(CpuSet::from_iter([CpuId(1)]));
+    let task = runtime.handle().spawn(options, async {});
+    assert!(runtime.block_on(task).expect_err("no thread runs it").is_aborted());
+    let payload = catch_unwind(AssertUnwindSafe(|| drop(runtime))).expect_err("the hook's panic");
+    assert_eq!(payload.downcast_ref(), Some(&"the hook of 1".to_owned()));
 }
 
 #[test]

@@ -126,3 +126,15 @@ fn a_computation_runs_here() {
     let task = runtime.handle().spawn((), async { hitm::join(|| 1, || 2) });
     assert_eq!(runtime.block_on(task).unwrap(), (1, 2));
 }
+
+#[test]
+fn a_computation_beside_the_tasks_waits_for_none() {
+    let mut runtime = NativeRuntime::embedded();
+    assert_eq!(runtime.block_on(async { hitm::join(|| 1, || 2) }), (1, 2));
+    let mut sum = 0;
+    runtime.block_on(async { hitm::fork_join::scope(|scope| scope.spawn(|_| sum += 3)) });
+    assert_eq!(sum, 3);
+    let handle = runtime.handle().clone();
+    let scope = || handle.scope(|scope| drop(scope.spawn((), async {})));
+    catch_unwind(AssertUnwindSafe(scope)).expect_err("no thread would run the scope's task");
+}
