@@ -251,16 +251,47 @@ fn arrays(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
             plan: plan(vec![elements.clone()]),
             ..base.clone()
         });
-        let within = lost_between(&own.iter().map(|&field| vec![field]).collect::<Vec<_>>());
-        found.push(Suggestion {
-            kind: Kind::Pad,
-            title: format!("each {kind} on a line of its own"),
-            lost: base.lost + within,
-            plan: plan(elements.into_iter().map(|name| vec![name]).collect()),
-            ..base
-        });
+        found.push(each(layout, kind, fields, &elements));
     }
     found
+}
+
+/// A member of each element of an array on a line of its own. Of structures it takes the rest to
+/// lines of their own, too: all elements are of one type, which is aligned.
+fn each(layout: &Layout, kind: &str, fields: &Fields<'_>, elements: &[String]) -> Suggestion {
+    let (array, member) = kind.rsplit_once("[*]").unwrap_or((kind, ""));
+    let index =
+        |name: &str| name.strip_prefix(array)?.strip_prefix('[')?.split_once(']').map(|(own, _)| own.to_owned());
+    let is_member = |name: &str| pattern(name).is_some_and(|(own, _)| own == kind);
+    let mut rest: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for spot in layout.fields.iter().filter(|spot| !member.is_empty() && !is_member(&spot.name)) {
+        if let Some(index) = index(&spot.name) {
+            rest.entry(index).or_default().push(spot.name.clone());
+        }
+    }
+    let mut groups: Vec<Vec<String>> =
+        elements.iter().map(|name| vec![name.clone()]).chain(rest.into_values()).collect();
+    // A plan is one, whichever of two members it was made for.
+    groups.sort();
+    let number: BTreeMap<&str, usize> =
+        groups.iter().enumerate().flat_map(|(number, group)| group.iter().map(move |name| (&**name, number))).collect();
+    let mut evidence: Vec<Evidence> = Vec::new();
+    let mut lost = 0.0;
+    let by_name: BTreeMap<&str, &Heat> = fields.iter().copied().collect();
+    for &(victim, heat) in fields {
+        for (written, cycles) in &heat.lost_to {
+            let Some((written, by)) = by_name.get_key_value(written.as_str()) else { continue };
+            if number.get(victim) != number.get(written) && *cycles > 0.0 {
+                lost += cycles;
+                evidence.push(pair((victim, heat), (written, by)));
+            }
+        }
+    }
+    evidence.sort_by(|one, other| other.cycles.total_cmp(&one.cycles));
+    evidence.truncate(EVIDENCE);
+    let plan = Some(Plan { object: layout.object.clone(), groups, split: None });
+    let base = suggestion(Kind::Pad, format!("each {kind} on a line of its own"), &layout.object, &[], &[]);
+    Suggestion { lost, evidence, plan, ..base }
 }
 
 /// Fields on different lines that a function misses one after the other, and that do not cost each
@@ -350,4 +381,51 @@ fn tests_first(heat: &HeatMap) -> Vec<Suggestion> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Spot;
+
+    #[test]
+    fn an_element_that_is_aligned_has_its_rest_on_other_lines() {
+        let names = ["[0].ok", "[0].failed", "[1].ok", "[1].failed"];
+        let spot = |(number, name): (usize, &&str)| Spot {
+            name: (*name).to_owned(),
+            offset: 8 * number as u64,
+            bytes: 8,
+            is_used: true,
+        };
+        let fields = names.iter().enumerate().map(spot).collect();
+        let layout = Layout { object: "stats".to_owned(), size: 32, fields, ..Layout::default() };
+        let heat = |lost: &[(&str, f64)]| Heat {
+            stores: 9.0,
+            lost_to: lost.iter().map(|&(name, cycles)| (name.to_owned(), cycles)).collect(),
+            ..Heat::default()
+        };
+        let heats = [
+            heat(&[("[1].ok", 2.0)]),
+            heat(&[("[1].failed", 90.0), ("[1].ok", 3.0)]),
+            heat(&[]),
+            heat(&[("[0].failed", 80.0), ("[1].failed", 1_000.0)]),
+        ];
+        let fields: Fields<'_> = names.iter().copied().zip(&heats).collect();
+        let found = arrays(&layout, &fields);
+        let padded: Vec<&Suggestion> = found.iter().filter(|own| own.kind == Kind::Pad).collect();
+        assert_eq!(padded.len(), 2);
+        assert_eq!(padded[0].plan, padded[1].plan, "to align either member gives the same layout");
+        let groups = &padded[0].plan.as_ref().expect("it has a layout").groups;
+        assert_eq!(
+            groups.iter().map(|group| group.join(" ")).collect::<Vec<_>>(),
+            ["[0].failed", "[0].ok", "[1].failed", "[1].ok"]
+        );
+        // What a field waits for its own writes stays.
+        assert_eq!(padded[0].lost, 175.0);
+        let reasons = padded[0].evidence.iter().map(|own| format!("{} after {}", own.waits, own.written));
+        assert_eq!(
+            reasons.collect::<Vec<_>>(),
+            ["[0].failed after [1].failed", "[1].failed after [0].failed", "[0].failed after [1].ok"]
+        );
+    }
 }

@@ -21,14 +21,19 @@ pub(super) fn diff(plan: &Plan, own: &Located) -> Option<String> {
             plan.groups.iter().map(|group| group.iter().map(String::as_str).collect()).collect();
         return moved(own.definition.as_ref()?, &groups);
     }
-    // Of each element of an array the same member.
-    let (array, member) = plan.moved().next().and_then(|name| element(name))?;
-    let is_same = |name: &String| element(name) == Some((array, member));
-    if !plan.moved().all(is_same) || plan.groups.iter().any(|group| group.len() > 1) {
+    // Of each element of an array the same member, and perhaps the rest of it.
+    let (array, _) = plan.moved().next()?.split_once('[')?;
+    if !plan.moved().all(|name| name.split_once('[').is_some_and(|(own, _)| own == array)) {
         return None;
     }
-    let definition = if array.is_empty() { own.definition.as_ref() } else { own.of_members.get(array) };
-    moved(definition?, &[vec![member]])
+    let definition = if array.is_empty() { own.definition.as_ref() } else { own.of_members.get(array) }?;
+    let is_alone = |member: &str| {
+        let is_it = |name: &String| element(name) == Some((array, member));
+        let (its, rest): (Vec<_>, Vec<_>) = plan.groups.iter().partition(|group| group.iter().any(is_it));
+        its.iter().all(|group| group.len() == 1) && !its.is_empty() && rest.len() <= its.len()
+    };
+    let member = definition.members.iter().rev().map(|(name, _)| name.as_str()).find(|name| is_alone(name))?;
+    moved(definition, &[vec![member]])
 }
 
 /// Returns array and member of `slots[3].count`.

@@ -13,6 +13,7 @@ use std::thread;
 
 use clap::Args;
 use hitm_machine::{Arrangement, Random};
+use hitm_memory::LINE;
 use hitm_report::advice::{
     Advice, Kind, Plan, Prediction, SCHEMA, Step, Suggestion, Together, padded, propose, random,
 };
@@ -212,7 +213,7 @@ impl Advise {
             _ => simulate(&kept, true)?.map(|before| predicted(&before, &current)).transpose()?,
         };
         let plans: Vec<&Plan> = kept.iter().filter_map(|own| own.suggestion.plan.as_ref()).collect();
-        let bytes = known.combined(&plans).unwrap_or_default().iter().map(|tried| growth(&tried.arrangement)).sum();
+        let bytes = known.combined(&plans).unwrap_or_default().iter().map(|tried| known.growth(tried)).sum();
         let is_limit = kept.iter().any(|own| own.suggestion.kind == Kind::Split);
         Ok(Together { steps, predicted, bytes, is_limit })
     }
@@ -259,10 +260,18 @@ fn predicted(before: &[ResultFile], after: &[ResultFile]) -> Result<Prediction, 
     Prediction::of(&pairs).map_err(Failure::wanting)
 }
 
-/// Returns the bytes of whole lines that an object grows by.
-fn growth(arrangement: &Arrangement) -> i64 {
-    let lines = |bytes: usize| bytes.next_multiple_of(hitm_memory::LINE) as i64;
-    lines(arrangement.placed_size()) - lines(arrangement.size())
+/// Returns the bytes of whole lines that an object grows by. In the source no line is left empty
+/// where all fields leave it.
+fn growth(arrangement: &Arrangement, layout: &Layout) -> i64 {
+    let lines = |bytes: usize| bytes.div_ceil(LINE);
+    let (mut left, mut kept) = (BTreeSet::new(), BTreeSet::new());
+    for spot in &layout.fields {
+        let (from, bytes) = (spot.offset as usize, spot.bytes.max(1) as usize);
+        let is_moved = arrangement.to(from, 0) != from;
+        (if is_moved { &mut left } else { &mut kept }).extend(from / LINE..lines(from + bytes));
+    }
+    let left = left.difference(&kept).count();
+    LINE as i64 * (lines(arrangement.placed_size()) as i64 - (lines(arrangement.size()) + left) as i64)
 }
 
 /// What is known of the run that is advised on.
@@ -277,8 +286,14 @@ impl Known<'_> {
     /// Returns the suggestion with its layout, and sets its price, if the layout can be tried.
     fn arranged<'s>(&self, suggestion: &'s mut Suggestion) -> Option<(&'s mut Suggestion, Tried)> {
         let tried = self.combined(&[suggestion.plan.as_ref()?])?.pop()?;
-        suggestion.bytes = Some(growth(&tried.arrangement));
+        suggestion.bytes = Some(self.growth(&tried));
         Some((suggestion, tried))
+    }
+
+    /// Returns the bytes that an object grows by.
+    fn growth(&self, tried: &Tried) -> i64 {
+        let layout = self.layouts.iter().find(|layout| layout.object == tried.object);
+        layout.map_or(0, |layout| growth(&tried.arrangement, layout))
     }
 
     /// Returns the layouts of several plans, one for each object; `None` where they cannot be

@@ -54,15 +54,17 @@ fn a_gain_that_is_predicted_is_the_gain_of_the_changed_source() {
     if !is_possible() {
         return;
     }
-    for (program, threads, field, diff) in [
-        ("packed.c", &["16"][..], "[3].value", "_Alignas(64)"),
-        ("ring.c", &[][..], "head", "_Alignas(64)"),
-        ("table.c", &["32"][..], "size", "_Alignas(64)"),
+    // The bytes are those by which `sizeof` grows, in whole lines.
+    for (program, threads, field, diff, bytes) in [
+        ("packed.c", &["16"][..], "[3].value", "_Alignas(64)", 64 * 64 - 64 * 8),
+        ("ring.c", &[][..], "head", "_Alignas(64)", 64),
+        ("table.c", &["32"][..], "size", "_Alignas(64)", 64),
     ] {
         let (suggestion, predicted, gained) = advised(program, threads, field);
         assert!(gained > 0.05, "{program}: the change gains {gained:.3}");
         assert!((predicted - gained).abs() < 0.25 * gained + 0.05, "{program}: {predicted:.3}, gained {gained:.3}");
         let shown = suggestion["diff"].as_str().unwrap_or_default();
         assert!(shown.contains(diff), "{program}: {suggestion:#}");
+        assert_eq!(suggestion["bytes"], bytes, "{program}: {suggestion:#}");
     }
 }
