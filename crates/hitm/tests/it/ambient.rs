@@ -167,7 +167,7 @@ fn what_belongs_to_another_runtime_is_refused() {
 #[test]
 fn a_child_is_where_its_spawner_is_now() {
     let runtime = runtime(2);
-    let handle = runtime.handle();
+    let handle = runtime.handle().clone();
     let (spawned_in, moved_to) = (handle.group("spawned in"), handle.group("moved to"));
     let (one, both) = ([CpuId(1)], [CpuId(0), CpuId(1)]);
     let task = handle.spawn(SpawnOptions::default().within(&spawned_in).on(one.into_iter().collect()), async move {
@@ -194,6 +194,8 @@ fn a_child_is_where_its_spawner_is_now() {
     let spawned = (Some("spawned in".to_owned()), Some(one.to_vec()));
     assert_eq!(seen, [spawned, moved(), moved(), moved(), (None, None)]);
     drop(spawned_in);
+    // The last task is released after it has been joined.
+    drop(runtime);
     let groups = handle.diagnostics().snapshot().groups;
     assert!(groups.iter().all(|group| !group.lives), "each hold is given back");
 }
