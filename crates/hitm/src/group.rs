@@ -57,11 +57,13 @@ trait Owner: Send + Sync {
 /// The groups of a runtime by id, with their names. A group that has no handle left stays until its
 /// id is used again: its tasks may ask for a new handle.
 #[derive(Default)]
-pub(crate) struct Listed(Mutex<BTreeMap<GroupId, (Arc<str>, Weak<Kept>)>>);
+pub(crate) struct Listed(Mutex<ById>);
+
+type ById = BTreeMap<GroupId, (Arc<str>, Weak<Kept>)>;
 
 impl Listed {
     /// Runs `f` with the list. `f` drops no group.
-    fn with<R>(&self, f: impl FnOnce(&mut BTreeMap<GroupId, (Arc<str>, Weak<Kept>)>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut ById) -> R) -> R {
         // The lock covers changes of the list alone, so it is consistent.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

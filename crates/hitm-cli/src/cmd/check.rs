@@ -9,6 +9,7 @@ use hitm_report::rules::{Judged, Layout, Rule, Rules, SCHEMA, Subject, Verdict, 
 use hitm_sched::{LAYOUTS, Mitigation};
 
 use crate::cmd::c2c::read;
+use crate::cmd::exec::failures_of_programs;
 use crate::failure::Failure;
 use crate::{output, print};
 
@@ -89,8 +90,10 @@ impl Check {
             result: self.result.as_deref().map(name),
             verdicts,
         };
+        let files = self.result.as_deref().into_iter().zip(&result);
+        let failed: String = files.map(|(path, file)| failures_of_programs(path, file)).collect();
         let written = [
-            print(&judged.render()),
+            print(&(failed + &judged.render())),
             json.map_or(Ok(()), |target| target.write(&judged.write())),
             junit.map_or(Ok(()), |target| target.write(&judged.junit())),
             sarif.map_or(Ok(()), |target| target.write(&judged.sarif(env!("CARGO_PKG_VERSION")))),

@@ -7,6 +7,7 @@ use hitm_report::compare::{Comparison, THRESHOLD, Verdict, compare};
 use hitm_report::result::ResultFile;
 
 use crate::cmd::c2c::read;
+use crate::cmd::exec::failures_of_programs;
 use crate::cmd::report as page;
 use crate::failure::Failure;
 use crate::terminal::{fitted, width};
@@ -90,10 +91,12 @@ impl Compare {
         let (one, other) = (name(&self.before), name(&self.after));
         let comparison = compare((&one, &before), (&other, &after), self.threshold / 100.0)
             .map_err(|error| Failure::new(error.to_string()))?;
-        let printed = print(&match self.layout {
+        let mut text = failures_of_programs(&self.before, &before) + &failures_of_programs(&self.after, &after);
+        text += &match self.layout {
             Form::Full => fitted(&comparison.render(self.lines as usize, width())),
             Form::Mail => comparison.render_mail(),
-        });
+        };
+        let printed = print(&text);
         let shown = page::write(html, || {
             [(&self.before, &before), (&self.after, &after)].map(|(path, file)| page::shown(path, file)).into()
         });

@@ -112,6 +112,13 @@ fn factor(text: &str) -> Result<f64, String> {
 /// What the note begins with that tells the program's exit status, or the signal that ended it.
 const ENDED: &str = "the program ended with ";
 
+/// Returns a line for each failure of a program whose figures `file` has: it may have done less.
+pub(crate) fn failures_of_programs(path: &Path, file: &ResultFile) -> String {
+    let notes: BTreeSet<&String> =
+        file.runs.iter().flat_map(|run| &run.notes).filter(|note| note.starts_with(ENDED)).collect();
+    notes.into_iter().map(|note| format!("result file `{}`: {note}\n", path.display())).collect()
+}
+
 /// What a number of the sweep is put for.
 const PLACE: &str = "{N}";
 

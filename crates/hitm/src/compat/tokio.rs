@@ -14,7 +14,8 @@
 //! **Limits.** Tokio's reactor runs on a thread of Tokio's, at the operating system's priority for
 //! ordinary threads. So events of Tokio's sockets and timers come later than those of
 //! [`net`](crate::net) while the machine is busy. A task that the library spawns by `tokio::spawn`
-//! runs on that thread too, outside this runtime's priorities and groups.
+//! runs on that thread too, outside this runtime: [`spawn`](fn@crate::spawn) panics there. Give it
+//! a [`Handle`](crate::Handle) to spawn with.
 
 use std::fmt;
 use std::future::Future;

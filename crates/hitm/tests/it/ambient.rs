@@ -146,7 +146,7 @@ fn what_belongs_to_another_runtime_is_refused() {
         refusal(&|| handle.set_group_of(&same_number, Some(&group))),
         refusal(&|| drop(handle.spawn(SpawnOptions::default().within(&group), async {}))),
         refusal(&|| drop(handle.spawn(spawns.clone(), async {}))),
-        refusal(&|| drop(handle.set_offline(CpuId(7)))),
+        refusal(&|| handle.set_online(CpuId(7))),
     ];
     let [task_text, group_text] =
         ["the task", "the group `theirs`"].map(|what| format!("{what} belongs to another runtime"));

@@ -181,4 +181,12 @@ fn the_programs_exit_status_is_told() {
         notes,
         [None, None, Some("the program ended with exit status 3"), Some("the program ended with exit status 3")]
     );
+    // Whoever reads the file is told, too.
+    fs::write(folder.path().join("rules.toml"), "[[rule]]\nname = \"few waits\"\nwaits = { at_most = 100 }\n")
+        .expect("a file");
+    let line = "result file `r.json`: the program ended with exit status 3\n";
+    for words in [["compare", "r.json", "r.json"], ["check", "rules.toml", "r.json"]] {
+        let ended = end(hitm().current_dir(folder.path()).args(words));
+        assert!(ended.stdout.starts_with(line), "{words:?}: {}{}", ended.stdout, ended.stderr);
+    }
 }
