@@ -143,9 +143,9 @@ impl<P: Platform> Handle<P> {
     }
 
     /// Waits for `future`, but no longer than `patience` from the call on, and returns its output.
-    /// The future is polled first, so a ready future wins even if the time has passed. A future whose time has
-    /// passed is dropped; its documentation says what that does ([`sync`](crate::sync)). To
-    /// continue the future later, pass `&mut future`.
+    /// The future is polled first, so a ready future wins even if the time has passed. A future
+    /// whose time has passed is dropped; its documentation says what that does
+    /// ([`sync`](crate::sync)). To continue the future later, pass `&mut future`.
     ///
     /// ```
     /// # use hitm::sync::Mutex;

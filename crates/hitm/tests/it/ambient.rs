@@ -49,8 +49,8 @@ fn a_blocked_thread_borrows_and_sleeps() {
     assert!(start.elapsed() >= Duration::from_millis(3));
 }
 
-/// Spawns a task on the first worker whose one poll lasts until `ends` is set, or until the test has
-/// failed. Returns it with whether `ends` was set in time, when the poll is under way.
+/// Spawns a task on the first worker whose one poll lasts until `ends` is set, or for 10 s, and
+/// returns when the poll is under way. The task returns whether `ends` was set in time.
 fn one_long_poll(runtime: &NativeRuntime, ends: &Arc<AtomicBool>) -> hitm::Task<bool> {
     let (begun, begins) = std::sync::mpsc::channel();
     let ends = ends.clone();
