@@ -98,21 +98,18 @@ impl Threads {
         }
     }
 
-    /// Runs `f` between the hooks of a thread. The second hook runs also when `f` panics.
-    pub(crate) fn around(&self, cpu: CpuId, f: impl FnOnce()) {
-        struct Stop<'a>(&'a Option<Hook>, CpuId);
-        impl Drop for Stop<'_> {
-            fn drop(&mut self) {
-                if let Some(hook) = self.0 {
-                    hook(self.1);
-                }
-            }
-        }
+    /// Calls the hook at the beginning of a thread.
+    pub(crate) fn begin(&self, cpu: CpuId) {
         if let Some(hook) = &self.on_start {
             hook(cpu);
         }
-        let _stop = Stop(&self.on_stop, cpu);
-        f();
+    }
+
+    /// Calls the hook at the end of a thread.
+    pub(crate) fn end(&self, cpu: CpuId) {
+        if let Some(hook) = &self.on_stop {
+            hook(cpu);
+        }
     }
 }
 
@@ -200,8 +197,8 @@ impl Builder {
         self
     }
 
-    /// Calls `hook` on each thread before it polls tasks. If the hook panics, the thread ends, and
-    /// dropping the runtime resumes the panic.
+    /// Calls `hook` on each thread before it polls tasks. If the hook panics, the runtime shuts
+    /// down, and dropping it resumes the panic.
     pub fn on_thread_start(mut self, hook: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
         self.settings.threads.on_start = Some(Arc::new(hook));
         self

@@ -129,15 +129,14 @@ impl WorkerPool {
 
     /// Runs a worker thread from its beginning to its end.
     fn work(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId, hooks: &builder::Threads) {
-        let run = || {
-            POOL.set(Arc::as_ptr(self));
-            let _back = Back(null());
-            let _entered = handle.enter();
-            work_for(handle, || handle.run_cpu(cpu));
-        };
         // Unwind safety: after a panic the runtime's state is not used; the code below only drops
         // futures.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hooks.around(cpu, run))) {
+        let begun = catch_unwind(AssertUnwindSafe(|| hooks.begin(cpu)));
+        let has_begun = begun.is_ok();
+        POOL.set(Arc::as_ptr(self));
+        let entered = handle.enter();
+        let work = || work_for(handle, || handle.run_cpu(cpu));
+        if let Err(payload) = begun.and_then(|()| catch_unwind(AssertUnwindSafe(work))) {
             self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
             handle.0.break_down();
         }
@@ -145,6 +144,10 @@ impl WorkerPool {
         let last = self.left.fetch_add(1, Ordering::AcqRel) + 1 == handle.topology().cpus();
         if last && handle.0.is_broken() {
             handle.0.discard_tasks();
+        }
+        drop(entered);
+        if has_begun {
+            hooks.end(cpu);
         }
     }
 }

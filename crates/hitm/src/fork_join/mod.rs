@@ -157,7 +157,7 @@ fn begin<R: Send>(f: impl FnOnce(Option<&Participant<'_>>) -> R + Send) -> R {
         return begin_in_task(&handle, |participant| f(Some(participant)));
     }
     if handle.0.host.is_cpu() || handle.0.host.is_only_thread() {
-        // A waker between two tasks, or the thread that would have to run the task.
+        // A hook of the thread, or the thread that would have to run the task.
         return f(None);
     }
     let place = Mutex::new(None);
