@@ -266,14 +266,20 @@ pub fn interval(period: Duration) -> Interval<Native> {
     here().interval(period)
 }
 
-/// Makes ticks every `period`, the first one at `start`: see [`Handle::interval`].
+/// Makes ticks every `period`, the first one at `start`: see [`Handle::interval`]. A start before
+/// the runtime was made counts as that time.
 ///
 /// # Panics
 /// When `period` is zero, or the thread belongs to no runtime.
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval<Native> {
     let handle = here();
-    handle.interval_at(handle.now() + start.saturating_duration_since(Instant::now()), period)
+    let (now, of_runtime) = (Instant::now(), handle.now());
+    let first = match start.checked_duration_since(now) {
+        Some(ahead) => of_runtime + ahead,
+        None => Time::START + of_runtime.since(Time::START).saturating_sub((now - start).into()),
+    };
+    handle.interval_at(first, period)
 }
 
 /// Lets tasks of the same priority run first. Outside a task, only polls the future again.

@@ -4,7 +4,6 @@
 //! thread. Here the CPU goes offline for the time, so that the scheduler moves its tasks to the
 //! other CPUs.
 
-use std::cell::Cell;
 #[cfg(feature = "blocking")]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(feature = "blocking")]
@@ -15,20 +14,9 @@ use std::task::{Context, Poll};
 
 use crate::ambient::Current;
 
-thread_local! {
-    /// Whether this thread's CPU is offline because its task blocks.
-    static BLOCKS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns whether the calling task may wait for others: its CPU is offline meanwhile.
-pub(crate) fn has_given_up_cpu() -> bool {
-    BLOCKS.get()
-}
-
 /// Calls `f`, which may block the thread, in the calling task. The tasks that are queued on this
 /// CPU move to other CPUs before, and no new ones come until `f` has returned. Outside a task,
-/// calls `f` alone. In `f` the task may wait for others:
-/// [`Handle::block_on`](crate::Handle::block_on).
+/// calls `f` alone.
 ///
 /// ```
 /// # let runtime = hitm::NativeRuntime::with_cpus(2).unwrap();
@@ -48,17 +36,13 @@ pub fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
     struct Back(Rc<Current>, hitm_topology::CpuId);
     impl Drop for Back {
         fn drop(&mut self) {
-            BLOCKS.set(false);
             self.0.set_online(self.1);
         }
     }
     let Some(handle) = crate::ambient::task_here() else { return f() };
     let cpu = handle.0.current_cpu();
     let has_bound = handle.0.locals[cpu.index()].bound_tasks().has_any();
-    let _back = (!BLOCKS.get() && !has_bound && handle.set_offline(cpu)).then(|| {
-        BLOCKS.set(true);
-        Back(handle, cpu)
-    });
+    let _back = (!has_bound && handle.set_offline(cpu)).then(|| Back(handle, cpu));
     f()
 }
 

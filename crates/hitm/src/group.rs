@@ -500,13 +500,20 @@ impl<P: Platform> Handle<P> {
             return Some(group.clone());
         }
         let id = self.0.in_kernel(|| self.0.sched.hold_group_of(cell.id))?;
-        let (known, name) = self.0.groups.with(|listed| {
-            let (name, group) = listed.get(&id).expect("a group is listed when it is made");
-            (group.upgrade(), name.clone())
+        let owner = self.owner();
+        let group = self.0.groups.with(|listed| {
+            let (name, group) = listed.get_mut(&id).expect("a group is listed when it is made");
+            if let Some(known) = group.upgrade() {
+                return Err(known);
+            }
+            let held = Arc::new(Kept { id, name: name.clone(), runtime: self.0.number, owner });
+            *group = Arc::downgrade(&held);
+            Ok(held)
         });
-        let held = Kept { id, name, runtime: self.0.number, owner: self.owner() };
-        // With a handle at hand, `held` gives its hold back.
-        Some(known.map_or_else(|| Group::listed(held), Group))
+        Some(Group(group.unwrap_or_else(|known| {
+            self.0.in_kernel(|| self.0.sched.free_group(id));
+            known
+        })))
     }
 
     /// Returns what the limits of all groups did; groups of the same name are summed.

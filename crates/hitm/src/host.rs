@@ -23,14 +23,9 @@ pub(crate) trait Host: Send + Sync {
     /// Returns whether the calling thread is one of the runtime's CPUs, not a visitor.
     fn is_cpu(&self) -> bool;
 
-    /// Returns whether the calling thread is the one that runs all tasks, now or between ticks.
+    /// Returns whether the calling thread is that of an embedded runtime, also between its ticks.
     fn is_only_thread(&self) -> bool {
         false
-    }
-
-    /// Runs `f` as what is no CPU, though the calling thread is one. Its CPU is offline.
-    fn leave(&self, f: &mut dyn FnMut()) {
-        f();
     }
 
     /// Looks for events of the operating system and wakes the tasks that wait for them. A CPU

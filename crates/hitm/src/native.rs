@@ -106,18 +106,16 @@ thread_local! {
     static POOL: Cell<*const WorkerPool> = const { Cell::new(null()) };
 }
 
-/// Restores the worker pool of a thread, also when what runs meanwhile panics.
-struct Back(*const WorkerPool);
-
-impl Drop for Back {
-    fn drop(&mut self) {
-        POOL.set(self.0);
-    }
-}
-
 impl WorkerPool {
     /// Runs `f` with this thread as `cpu`, for a thread that comes again.
     pub(crate) fn work_for_now<R>(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
+        /// Restores what the thread was, also when `f` panics.
+        struct Back(*const WorkerPool);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                POOL.set(self.0);
+            }
+        }
         let _back = Back(POOL.replace(Arc::as_ptr(self)));
         let _entered = handle.enter();
         self.workers.enter_for_now(cpu, || work_for(handle, f))
@@ -158,7 +156,7 @@ const STAND_IN: CpuId = CpuId(0);
 
 struct Threads {
     pool: Arc<WorkerPool>,
-    /// The thread that ticks, if there are no others.
+    /// The thread of an embedded runtime.
     only: Option<ThreadId>,
     sched: Arc<Scheduler<Native>>,
     #[cfg(all(feature = "io", unix))]
@@ -190,11 +188,6 @@ impl Host for Threads {
         self.only.is_some_and(|only| only == std::thread::current().id())
     }
 
-    fn leave(&self, f: &mut dyn FnMut()) {
-        let _back = Back(POOL.replace(null()));
-        f();
-    }
-
     #[cfg(all(feature = "io", unix))]
     fn take_events(&self) {
         if let Some(reactor) = self.reactor.get() {
@@ -221,7 +214,8 @@ impl Host for Threads {
     }
 }
 
-/// Makes a runtime whose CPUs have no threads yet. `only` will be the one that ticks it, if so.
+/// Makes a runtime whose CPUs have no threads yet. `only` is the thread of an embedded
+/// runtime; `None` for one with threads.
 pub(crate) fn without_threads(
     topology: &Arc<Topology>,
     mitigation: &Mitigation,
@@ -333,9 +327,8 @@ impl NativeRuntime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let result = self
-            .handle
-            .wait_here("run", || poll_here(self.handle.spawn(Priority::default(), main(self.handle.clone()))));
+        assert!(!self.handle.0.host.is_cpu(), "a task must not block its CPU: spawn and await instead of `run`");
+        let result = poll_here(self.handle.spawn(Priority::default(), main(self.handle.clone())));
         if let Some(payload) = self.pool.take_failure() {
             resume_unwind(payload);
         }

@@ -120,15 +120,12 @@ impl Handle<Native> {
     /// An `async` form would be unsound: its future could be forgotten while its tasks run.
     ///
     /// # Panics
-    /// When a task calls outside [`block_in_place`](crate::block_in_place), and when the thread of
-    /// an [`Embedded`](crate::Embedded) runtime calls: it would wait for itself. When `f` panics:
+    /// When one of the runtime's own CPUs calls, or the thread of an
+    /// [`Embedded`](crate::Embedded) runtime, since it would wait for itself. When `f` panics:
     /// resumes that panic, after all tasks have ended. A task's panic is in its [`ScopedTask`].
     pub fn scope<'env, R>(&self, f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
         assert!(!self.0.host.is_only_thread(), "the tasks of an embedded runtime do not run while its thread waits");
-        self.wait_here("scope", || self.scope_here(f))
-    }
-
-    fn scope_here<'env, R>(&self, f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
+        assert!(!self.0.host.is_cpu(), "a task must not block its CPU: spawn and await instead of `scope`");
         let guards = Arc::<Guards>::default();
         let runtime = self.clone();
         let scope = Scope { runtime, guards: guards.clone(), scope: PhantomData, environment: PhantomData };

@@ -54,9 +54,9 @@ impl Handle<Native> {
     /// primitive. It may spawn, join, sleep and use every runtime-agnostic primitive. After a
     /// shutdown, no CPU is left that would end its sleeps or watch its sockets.
     ///
-    /// A task may call this within [`block_in_place`](crate::block_in_place). The thread that has
-    /// an [`Embedded`](crate::Embedded) runtime must not: while it waits here, the runtime's tasks
-    /// do not run. It calls [`Embedded::block_on`](crate::Embedded::block_on).
+    /// The thread that has an [`Embedded`](crate::Embedded) runtime must not call this: while it
+    /// waits here, the runtime's tasks do not run. It calls
+    /// [`Embedded::block_on`](crate::Embedded::block_on).
     ///
     /// ```
     /// use std::rc::Rc;
@@ -68,31 +68,12 @@ impl Handle<Native> {
     /// ```
     ///
     /// # Panics
-    /// When a task calls outside `block_in_place`, or there while no other worker is online: it
-    /// would wait for itself.
+    /// When one of the runtime's own CPUs calls, since it would wait for itself. A task may wait in
+    /// `spawn_blocking` instead.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.wait_here("block_on", || {
-            let _entered = self.enter();
-            poll_here(future)
-        })
-    }
-
-    /// Runs `f`, which waits for tasks on the calling thread, for the method `name`.
-    ///
-    /// # Panics
-    /// When the tasks may need this thread.
-    pub(crate) fn wait_here<R>(&self, name: &str, f: impl FnOnce() -> R) -> R {
-        if !self.0.host.is_cpu() {
-            return f();
-        }
-        assert!(
-            crate::blocking::has_given_up_cpu(),
-            "a task must not block its CPU: await instead of `{name}`, or call it within `block_in_place` while \
-             another worker is online"
-        );
-        let (mut f, mut result) = (Some(f), None);
-        self.0.host.leave(&mut || result = f.take().map(|f| f()));
-        result.expect("a host runs the closure")
+        assert!(!self.0.host.is_cpu(), "a task must not block its CPU: await instead of `block_on`");
+        let _entered = self.enter();
+        poll_here(future)
     }
 }
 

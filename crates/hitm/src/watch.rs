@@ -13,7 +13,7 @@
 //! when its next sleep is late. The CPU that looks sets its timer to the earliest promise.
 //!
 //! A thread that is no CPU gives its sleep to a CPU that idles, which sets its timer. If none
-//! idles, the thread asks another CPU to look. Until the CPU that has got the sleep sets its timer,
+//! idles, the thread asks other CPUs to look. Until the CPU that has got the sleep sets its timer,
 //! a look reads the deadline in the CPU's queue, since it is not published.
 //!
 //! **Memory ordering.**
@@ -29,8 +29,8 @@
 //! the clock. A look: one line per other CPU.
 //!
 //! **Limits.** A sleep that begins in the poll that blocks its CPU is watched from the CPU's next
-//! poll on. So is a sleep from outside, if its CPU begins a poll in the moment in which it gets the
-//! sleep. A CPU that has promised and is blocked itself breaks its promise; the CPU that it watches
+//! poll on. The same holds for a sleep from outside if its CPU begins a poll just as it receives the
+//! sleep, or if the [`ASKED`] CPUs that are asked to look are blocked too. A CPU that has promised and is blocked itself breaks its promise; the CPU that it watches
 //! asks another one at its next poll. With one CPU, or on a form of the original, no CPU looks.
 
 use std::fmt;
@@ -45,6 +45,10 @@ use crate::runtime::Inner;
 /// How late a sleep is before another CPU ends it: a thread that is parked is woken in less time
 /// (8 to 70 us on a shared machine).
 pub(crate) const GRACE: Span = Span::from_micros(100);
+
+/// How many CPUs are asked to look at a sleep from outside while none idles: each may be in a long
+/// poll itself. With up to nine CPUs these are all of them; with more it bounds the cost.
+const ASKED: usize = 8;
 
 described! {
     /// What a CPU and those who watch it know of its sleeps.
@@ -120,19 +124,25 @@ impl<P: Platform> Inner<P> {
 
     /// Returns the CPU for a sleep that begins outside tasks: one that idles, if there is one.
     pub(crate) fn cpu_for_sleep(&self) -> CpuId {
-        let idle = self.sched.topology().cpu_ids().find(|&cpu| self.sched.running(cpu).is_none());
-        idle.unwrap_or_else(P::current_cpu)
+        let online = || self.sched.topology().cpu_ids().filter(|&cpu| self.sched.is_online(cpu));
+        let idle = online().find(|&cpu| self.sched.running(cpu).is_none());
+        idle.or_else(|| online().next()).unwrap_or_else(P::current_cpu)
     }
 
     /// Sees to it that a sleep that `cpu` was just given from outside ends in time, even if the CPU
     /// runs a task and sets its timer only after that.
     pub(crate) fn see_to_sleeps_of(&self, cpu: CpuId) {
         let Some(watch) = &self.watch else { return };
-        // SeqCst: between the sleep and the running task. A CPU that begins to run one later sees
-        // before the poll that it was asked to set its timer.
+        // SeqCst: between the sleep and the running task. It has no partner: see the limits above.
         P::fence(Ordering::SeqCst);
-        if self.sched.running(cpu).is_some() {
-            self.ask_other(watch, cpu, self.locals[cpu.index()].timers.next() + GRACE);
+        if self.sched.running(cpu).is_none() {
+            return;
+        }
+        watch.promise(cpu, self.locals[cpu.index()].timers.next() + GRACE);
+        let others = || self.others(cpu).filter(|&other| self.sched.is_online(other));
+        match others().find(|&other| self.sched.running(other).is_none()) {
+            Some(idle) => self.ask(idle),
+            None => others().take(ASKED).for_each(|other| self.ask(other)),
         }
     }
 
@@ -158,14 +168,23 @@ impl<P: Platform> Inner<P> {
     /// Asks another CPU to look at the sleeps of `cpu`, the first of which is late at `late`.
     fn ask_other(&self, watch: &Watch<P>, cpu: CpuId, late: Time) {
         watch.promise(cpu, late);
-        let cpus = self.sched.topology().cpus() as u32;
-        let others = || (1..cpus).map(|more| CpuId((cpu.0 + more) % cpus));
-        let idle = others().find(|&other| self.sched.running(other).is_none());
-        if let Some(other) = idle.or_else(|| others().next()) {
-            P::settle();
-            self.locals[other.index()].ask_to_look();
-            P::interrupt(other, Interrupts::CONTROL);
+        let idle = self.others(cpu).find(|&other| self.sched.running(other).is_none());
+        if let Some(other) = idle.or_else(|| self.others(cpu).next()) {
+            self.ask(other);
         }
+    }
+
+    /// Returns all CPUs but `cpu`, from the next one on.
+    fn others(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + use<P> {
+        let cpus = self.sched.topology().cpus() as u32;
+        (1..cpus).map(move |more| CpuId((cpu.0 + more) % cpus))
+    }
+
+    /// Asks a CPU to look at the sleeps of the others.
+    fn ask(&self, cpu: CpuId) {
+        P::settle();
+        self.locals[cpu.index()].ask_to_look();
+        P::interrupt(cpu, Interrupts::CONTROL);
     }
 
     /// Looks at the sleeps of the other CPUs, if this CPU was asked to or its time has come: ends

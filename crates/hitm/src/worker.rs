@@ -97,6 +97,10 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     if interrupts.contains(Interrupts::CONTROL) && local.is_asked_to_arm() {
         local.arm::<P>();
         runtime.publish_deadline(P::current_cpu());
+        if local.running().is_some() {
+            // The poll that is under way may last long, and who looked just now may have missed it.
+            runtime.ask_to_watch(P::current_cpu());
+        }
     }
     if interrupts.contains(Interrupts::CONTROL) && runtime.watch.is_some() {
         look_at_timers(runtime, P::now());

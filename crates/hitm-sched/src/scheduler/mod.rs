@@ -167,6 +167,12 @@ impl<P: Platform> Scheduler<P> {
         self.state.rqs[cpu].curr()
     }
 
+    /// Returns whether a CPU is online. The answer is a hint.
+    #[must_use]
+    pub fn is_online(&self, cpu: CpuId) -> bool {
+        self.state.rqs[cpu].online.peek() != 0
+    }
+
     /// Returns the priority of a task. The answer is a hint.
     #[must_use]
     pub fn prio_of(&self, task: TaskId) -> Prio {

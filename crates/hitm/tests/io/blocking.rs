@@ -36,41 +36,6 @@ fn a_call_goes_on_inside_its_runtime_unless_it_is_aborted() {
     });
 }
 
-/// A task that blocks in place may wait for tasks, if another worker runs them.
-#[test]
-fn a_task_waits_for_others_in_place() {
-    let waits = || {
-        let handle = hitm::Handle::current();
-        let words = ["a", "bc"];
-        let mut lengths = [0; 2];
-        handle.scope(|scope| {
-            for (word, length) in words.iter().zip(&mut lengths) {
-                drop(scope.spawn((), async move { *length = word.len() }));
-            }
-        });
-        let sleeps = async {
-            hitm::sleep(Duration::from_millis(1)).await;
-            hitm::spawn(async { hitm::task_name().is_none() }).await.expect("it ends")
-        };
-        (lengths, handle.block_on(sleeps), hitm::join(|| 1, || 2))
-    };
-    for cpus in [1, 2] {
-        let runtime = runtime(cpus);
-        let task = runtime.handle().spawn((), async move {
-            let value = hitm::block_in_place(waits);
-            // It is a task again.
-            hitm::yield_now().await;
-            (value, hitm::Handle::current().task_id().is_some())
-        });
-        let result = runtime.block_on(task);
-        if cpus == 1 {
-            assert!(result.expect_err("it would wait for itself").is_panic());
-        } else {
-            assert_eq!(result.expect("it ends"), (([1, 2], true, (1, 2)), true));
-        }
-    }
-}
-
 /// Another task that is queued on the CPU of a task that blocks in place runs meanwhile, unless a
 /// task is bound to the CPU.
 #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use hitm::{CpuId, CpuSet, Handle, NativeRuntime, PanicPolicy, Priority, SpawnOptions, task_local};
+use hitm::{CpuId, CpuSet, Handle, NativeRuntime, PanicPolicy, Priority, Span, SpawnOptions, task_local};
 
 fn runtime(cpus: usize) -> NativeRuntime {
     NativeRuntime::with_cpus(cpus).expect("threads")
@@ -118,6 +118,7 @@ fn a_sleep_can_begin_again_and_a_timeout_begins_with_its_call() {
         assert!(futures_lite::future::poll_once(std::pin::pin!(late)).await.is_some(), "its time has passed");
         let mut ticks = hitm::interval_at(past, Duration::from_millis(1));
         let first = ticks.tick().await;
+        assert!(hitm::now().since(first) >= Span::from_micros(3_000), "it keeps its phase");
         let second = std::future::poll_fn(|context| ticks.poll_tick(context)).await;
         assert_eq!(Duration::from(second.since(first)), Duration::from_millis(1));
     });
