@@ -29,9 +29,10 @@
 //! the clock. A look: one line per other CPU.
 //!
 //! **Limits.** A sleep that begins in the poll that blocks its CPU is watched from the CPU's next
-//! poll on. The same holds for a sleep from outside if its CPU begins a poll just as it receives the
-//! sleep, or if the [`ASKED`] CPUs that are asked to look are blocked too. A CPU that has promised and is blocked itself breaks its promise; the CPU that it watches
-//! asks another one at its next poll. With one CPU, or on a form of the original, no CPU looks.
+//! poll on. The same holds for a sleep from outside if its CPU begins a poll just as it receives
+//! the sleep, or if the [`ASKED`] CPUs that are asked to look are blocked too. A CPU that has
+//! promised and is blocked itself breaks its promise; the CPU that it watches asks another one at
+//! its next poll. With one CPU, or on a form of the original, no CPU looks.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
