@@ -139,23 +139,28 @@ impl<P: Platform> Inner<P> {
         if self.sched.running(cpu).is_none() {
             return;
         }
-        watch.promise(cpu, self.locals[cpu.index()].timers.next() + GRACE);
-        let others = || self.others(cpu).filter(|&other| self.sched.is_online(other));
-        match others().find(|&other| self.sched.running(other).is_none()) {
-            Some(idle) => self.ask(idle),
-            None => others().take(ASKED).for_each(|other| self.ask(other)),
+        let late = self.locals[cpu.index()].timers.next() + GRACE;
+        let online = self.others(cpu).filter(|&other| self.sched.is_online(other));
+        self.ask(watch, cpu, late, online, ASKED);
+    }
+
+    /// Sets the timer of this CPU if it has got a sleep from outside. Returns whether it has.
+    pub(crate) fn arm_for_outside(&self, cpu: CpuId) -> bool {
+        let local = &self.locals[cpu.index()];
+        let is_asked = local.is_asked_to_arm();
+        if is_asked {
+            local.arm::<P>();
+            self.publish_deadline(cpu);
         }
+        is_asked
     }
 
     /// Sees to it that another CPU looks at the sleeps of this one, which is about to poll a task.
     pub(crate) fn ask_to_watch(&self, cpu: CpuId) {
-        let (Some(watch), local) = (&self.watch, &self.locals[cpu.index()]) else { return };
-        if local.is_asked_to_arm() {
-            // It came after this CPU had looked for interrupts.
-            local.arm::<P>();
-            self.publish_deadline(cpu);
-        }
-        let deadline = local.published();
+        let Some(watch) = &self.watch else { return };
+        // One may have come after this CPU had looked for interrupts.
+        self.arm_for_outside(cpu);
+        let deadline = self.locals[cpu.index()].published();
         if deadline == Time::NEVER {
             return;
         }
@@ -163,29 +168,28 @@ impl<P: Platform> Inner<P> {
         if watch.is_watched(cpu, late, now) {
             return;
         }
-        self.ask_other(watch, cpu, late.max(now));
+        self.ask(watch, cpu, late.max(now), self.others(cpu), 1);
     }
 
-    /// Asks another CPU to look at the sleeps of `cpu`, the first of which is late at `late`.
-    fn ask_other(&self, watch: &Watch<P>, cpu: CpuId, late: Time) {
+    /// Asks for a look at the sleeps of `cpu`, the first of which is late at `late`: the first of
+    /// `others` that idles, or as many of them as `most`.
+    fn ask(&self, watch: &Watch<P>, cpu: CpuId, late: Time, others: impl Iterator<Item = CpuId> + Clone, most: usize) {
         watch.promise(cpu, late);
-        let idle = self.others(cpu).find(|&other| self.sched.running(other).is_none());
-        if let Some(other) = idle.or_else(|| self.others(cpu).next()) {
-            self.ask(other);
+        let ask = |other: CpuId| {
+            P::settle();
+            self.locals[other.index()].ask_to_look();
+            P::interrupt(other, Interrupts::CONTROL);
+        };
+        match others.clone().find(|&other| self.sched.running(other).is_none()) {
+            Some(idle) => ask(idle),
+            None => others.take(most).for_each(ask),
         }
     }
 
     /// Returns all CPUs but `cpu`, from the next one on.
-    fn others(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + use<P> {
+    fn others(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + Clone + use<P> {
         let cpus = self.sched.topology().cpus() as u32;
         (1..cpus).map(move |more| CpuId((cpu.0 + more) % cpus))
-    }
-
-    /// Asks a CPU to look at the sleeps of the others.
-    fn ask(&self, cpu: CpuId) {
-        P::settle();
-        self.locals[cpu.index()].ask_to_look();
-        P::interrupt(cpu, Interrupts::CONTROL);
     }
 
     /// Looks at the sleeps of the other CPUs, if this CPU was asked to or its time has come: ends

@@ -93,14 +93,12 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     if interrupts.contains(Interrupts::CONTROL) && runtime.sched.is_shipped() && runtime.task_count.is_stopping() {
         runtime.wake_aborted();
     }
-    let local = &runtime.locals[P::current_cpu().index()];
-    if interrupts.contains(Interrupts::CONTROL) && local.is_asked_to_arm() {
-        local.arm::<P>();
-        runtime.publish_deadline(P::current_cpu());
-        if local.running().is_some() {
-            // The poll that is under way may last long, and who looked just now may have missed it.
-            runtime.ask_to_watch(P::current_cpu());
-        }
+    let cpu = P::current_cpu();
+    let local = &runtime.locals[cpu.index()];
+    if interrupts.contains(Interrupts::CONTROL) && runtime.arm_for_outside(cpu) && local.running().is_some() {
+        // The poll that is under way may last long, and who looked just now may have missed the
+        // sleep.
+        runtime.ask_to_watch(cpu);
     }
     if interrupts.contains(Interrupts::CONTROL) && runtime.watch.is_some() {
         look_at_timers(runtime, P::now());

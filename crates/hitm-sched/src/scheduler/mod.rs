@@ -195,7 +195,7 @@ impl<P: Platform> Scheduler<P> {
     #[must_use]
     pub fn restricted(&self, task: TaskId) -> Option<CpuSet> {
         let allowed = self.state.tasks.own_allowed(task)?.load();
-        (allowed.iter().count() < self.state.topology.cpus()).then_some(allowed)
+        (allowed.len() < self.state.topology.cpus()).then_some(allowed)
     }
 
     /// Creates a map. Tasks of one map have concurrency ids that differ from each other.
