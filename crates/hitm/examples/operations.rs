@@ -7,7 +7,8 @@
 //! one pair per CPU sends a number back and forth through two channels of capacity one, those of
 //! the crate async-channel for all runtimes. `join`: one task computes the 25th Fibonacci number by
 //! recursion, again and again; the two halves of each step are closures that may run at the same
-//! time.
+//! time. `burst`: one task spawns four tasks per CPU, each of which computes for 100 us and ends;
+//! what is printed is how long after the first spawn the tasks begin.
 //!
 //! Natively, on two CPUs:
 //!
@@ -27,7 +28,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::mem::forget;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -38,10 +39,14 @@ use hitm::{NativeRuntime, Priority};
 
 const USAGE: &str = "\
 usage: operations hitm|fair|tokio spawn|yield|ping-pong CPUS [WARM_UP_US MEASURED_US]
-       operations hitm|fair|rayon join CPUS [WARM_UP_US MEASURED_US]";
+       operations hitm|fair|rayon join CPUS [WARM_UP_US MEASURED_US]
+       operations hitm|fair|tokio burst CPUS";
 
-/// The tasks per CPU that yield to each other.
-const YIELDING: usize = 4;
+/// The tasks per CPU of `yield` and `burst`.
+const PER_CPU: usize = 4;
+
+/// How long each task of a burst computes.
+const BURST: Duration = Duration::from_micros(100);
 
 /// The number that `join` computes: 121,392 joins.
 const FIB: u64 = 25;
@@ -215,6 +220,67 @@ fn measure(counts: &[Count], warm_up: Duration, measured: Duration) -> f64 {
     (sum() - before) as f64 / begin.elapsed().as_secs_f64()
 }
 
+/// When the tasks of a burst began, in nanoseconds after the first spawn: 0 before. The last one is
+/// the time of the last spawn.
+type Begun = &'static [AtomicU64];
+
+/// Spawns the tasks of a burst. A task of the runtime calls.
+fn burst<R: Runtime>(begun: Begun) {
+    let first = Instant::now();
+    let note = move |begun: &AtomicU64| {
+        // Release: all tasks are spawned before the last time is seen. Pairs with `run_burst`.
+        begun.store(first.elapsed().as_nanos().max(1) as u64, Ordering::Release);
+    };
+    let (spawned, tasks) = begun.split_last().expect("one time for the spawns");
+    for task in tasks {
+        drop(R::spawn(async move {
+            note(task);
+            let begin = Instant::now();
+            while begin.elapsed() < BURST {
+                spin_loop();
+            }
+        }));
+    }
+    note(spawned);
+}
+
+/// Runs a burst on the runtime that `words` name. Returns what it has measured.
+fn run_burst(words: &[&str]) -> Option<String> {
+    let &[runtime, "burst", cpus] = words else { return None };
+    let cpus: usize = cpus.parse().ok().filter(|&cpus| cpus > 0)?;
+    let tasks = cpus * PER_CPU;
+    let begun: Begun = Vec::leak((0..=tasks).map(|_| AtomicU64::new(0)).collect());
+    let wait = || {
+        // Acquire: pairs with `burst`.
+        while begun.iter().any(|begun| begun.load(Ordering::Acquire) == 0) {
+            sleep(BURST);
+        }
+    };
+    match runtime {
+        "hitm" | "fair" => {
+            let priority = if runtime == "fair" { Priority::fair(0) } else { Priority::default() };
+            let runtime = NativeRuntime::builder().cpus(cpus).build().expect("threads");
+            sleep(BURST);
+            drop(runtime.handle().spawn(priority, async move { burst::<Hitm>(begun) }));
+            wait();
+        }
+        "tokio" => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cpus).build().expect("threads");
+            sleep(BURST);
+            drop(runtime.spawn(async move { burst::<Tokio>(begun) }));
+            wait();
+        }
+        _ => return None,
+    }
+    let (spawned, begun) = begun.split_last()?;
+    // Relaxed, both: acquired above.
+    let mut times: Vec<u64> = begun.iter().map(|begun| begun.load(Ordering::Relaxed)).collect();
+    times.sort_unstable();
+    let [spawned, half, all] =
+        [spawned.load(Ordering::Relaxed), times[tasks / 2], times[tasks - 1]].map(|ns| ns as f64 / 1e3);
+    Some(format!("{tasks} tasks, all spawned after {spawned:.1} us, half began by {half:.1} us, all by {all:.1} us"))
+}
+
 fn operations(words: &[&str]) -> Option<f64> {
     let &[runtime, operation, cpus, ref spans @ ..] = words else { return None };
     let cpus: usize = cpus.parse().ok().filter(|&cpus| cpus > 0)?;
@@ -231,7 +297,7 @@ fn operations(words: &[&str]) -> Option<f64> {
         [warm_up, measured] => [warm_up.parse().ok()?, measured.parse().ok()?],
         _ => return None,
     };
-    let per_cpu = if matches!(operation, Some(Operation::Yield)) { YIELDING } else { 1 };
+    let per_cpu = if matches!(operation, Some(Operation::Yield)) { PER_CPU } else { 1 };
     let counts: &[Count] = Vec::leak((0..cpus * per_cpu).map(|_| Count::default()).collect());
     let measure = || measure(counts, Duration::from_micros(warm_up), Duration::from_micros(measured));
     match (runtime, operation) {
@@ -267,6 +333,10 @@ fn operations(words: &[&str]) -> Option<f64> {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let Some(line) = run_burst(&words) {
+        println!("{}: {line}", words[..3].join(" "));
+        return ExitCode::SUCCESS;
+    }
     let Some(rate) = operations(&words) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
