@@ -178,6 +178,31 @@ macro_rules! opens_stream {
 
 opens_stream! { fopen fopen64 }
 
+/// The calls that ask about a file by its path.
+macro_rules! asks_about {
+    ($($name:ident($($before:ident: $before_type:ty)?; path $(, $after:ident: $type:ty)*) -> $result:ty;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($before: $before_type,)? path: *const c_char $(, $after: $type)*) -> $result {
+            let own = StandIn::of(path);
+            let path = own.as_ref().map_or(path, StandIn::path);
+            // SAFETY: the program's own call: its duty.
+            unsafe {
+                native!(fn $name($($before_type,)? *const c_char $(, $type)*) -> $result)($($before,)? path $(, $after)*)
+            }
+        }
+    )*};
+}
+
+asks_about! {
+    opendir(; path) -> *mut c_void;
+    access(; path, mode: c_int) -> c_int;
+    stat(; path, state: *mut c_void) -> c_int;
+    stat64(; path, state: *mut c_void) -> c_int;
+    lstat(; path, state: *mut c_void) -> c_int;
+    lstat64(; path, state: *mut c_void) -> c_int;
+    statx(folder: c_int; path, flags: c_int, mask: c_uint, state: *mut c_void) -> c_int;
+}
+
 /// Reads from what is simulated. On the machine's side.
 ///
 /// # Errors

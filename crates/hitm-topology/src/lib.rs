@@ -51,6 +51,7 @@ pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId};
 pub use limits::MAX_CPUS;
 pub use parse::parse;
 pub use scope::Scope;
+pub use sysfs::ranges;
 pub use topology::{Cpu, Topology};
 
 /// Compiles and runs the README's example as a test.

@@ -7,7 +7,7 @@
 //! one pair per CPU sends a number back and forth through two channels of capacity one, those of
 //! the crate async-channel for all runtimes. `join`: one task computes the 25th Fibonacci number by
 //! recursion, again and again; the two halves of each step are closures that may run at the same
-//! time. `burst`: one task spawns four tasks per CPU, each of which computes for 100 us and ends;
+//! time. `burst`: one task spawns four tasks per CPU, each of which computes for 100 us or `TASK_US` and ends;
 //! what is printed is how long after the first spawn the tasks begin.
 //!
 //! Natively, on two CPUs:
@@ -32,7 +32,7 @@ use std::hint::{black_box, spin_loop};
 use std::mem::forget;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::thread::sleep;
+use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
 use hitm::{NativeRuntime, Priority};
@@ -40,12 +40,12 @@ use hitm::{NativeRuntime, Priority};
 const USAGE: &str = "\
 usage: operations hitm|fair|tokio spawn|yield|ping-pong CPUS [WARM_UP_US MEASURED_US]
        operations hitm|fair|rayon join CPUS [WARM_UP_US MEASURED_US]
-       operations hitm|fair|tokio burst CPUS";
+       operations hitm|fair|tokio burst CPUS [TASK_US]";
 
 /// The tasks per CPU of `yield` and `burst`.
 const PER_CPU: usize = 4;
 
-/// How long each task of a burst computes.
+/// How long each task of a burst computes, unless the command line says it.
 const BURST: Duration = Duration::from_micros(100);
 
 /// The number that `join` computes: 121,392 joins.
@@ -225,7 +225,7 @@ fn measure(counts: &[Count], warm_up: Duration, measured: Duration) -> f64 {
 type Begun = &'static [AtomicU64];
 
 /// Spawns the tasks of a burst. A task of the runtime calls.
-fn burst<R: Runtime>(begun: Begun) {
+fn burst<R: Runtime>(begun: Begun, computes: Duration) {
     let first = Instant::now();
     let note = move |begun: &AtomicU64| {
         // Release: all tasks are spawned before the last time is seen. Pairs with `run_burst`.
@@ -236,7 +236,7 @@ fn burst<R: Runtime>(begun: Begun) {
         drop(R::spawn(async move {
             note(task);
             let begin = Instant::now();
-            while begin.elapsed() < BURST {
+            while begin.elapsed() < computes {
                 spin_loop();
             }
         }));
@@ -246,7 +246,12 @@ fn burst<R: Runtime>(begun: Begun) {
 
 /// Runs a burst on the runtime that `words` name. Returns what it has measured.
 fn run_burst(words: &[&str]) -> Option<String> {
-    let &[runtime, "burst", cpus] = words else { return None };
+    let &[runtime, "burst", cpus, ref computes @ ..] = words else { return None };
+    let computes = match computes {
+        [] => BURST,
+        [us] => Duration::from_micros(us.parse().ok()?),
+        _ => return None,
+    };
     let cpus: usize = cpus.parse().ok().filter(|&cpus| cpus > 0)?;
     let tasks = cpus * PER_CPU;
     let begun: Begun = Vec::leak((0..=tasks).map(|_| AtomicU64::new(0)).collect());
@@ -259,15 +264,18 @@ fn run_burst(words: &[&str]) -> Option<String> {
     match runtime {
         "hitm" | "fair" => {
             let priority = if runtime == "fair" { Priority::fair(0) } else { Priority::default() };
-            let runtime = NativeRuntime::builder().cpus(cpus).build().expect("threads");
+            let available = available_parallelism().is_ok_and(|available| available.get() == cpus);
+            // The default is to use all CPUs: it knows which share a cache, and pins the threads.
+            let builder = if available { NativeRuntime::builder() } else { NativeRuntime::builder().cpus(cpus) };
+            let runtime = builder.build().expect("threads");
             sleep(BURST);
-            drop(runtime.handle().spawn(priority, async move { burst::<Hitm>(begun) }));
+            drop(runtime.handle().spawn(priority, async move { burst::<Hitm>(begun, computes) }));
             wait();
         }
         "tokio" => {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cpus).build().expect("threads");
             sleep(BURST);
-            drop(runtime.spawn(async move { burst::<Tokio>(begun) }));
+            drop(runtime.spawn(async move { burst::<Tokio>(begun, computes) }));
             wait();
         }
         _ => return None,

@@ -22,13 +22,16 @@
 //! - `dump`: locates and reads the files of a directory;
 //! - `cpus`: packages, cores and LLCs;
 //! - `nodes`: nodes and distances;
-//! - `cpuinfo`: the processor.
+//! - `cpuinfo`: the processor;
+//! - `write`: the same files, written from a machine.
 
 mod cpuinfo;
 mod cpus;
 mod dump;
 mod nodes;
 mod this;
+mod write;
 
 pub(crate) use dump::read_dump;
 pub(crate) use this::read_this;
+pub use write::ranges;

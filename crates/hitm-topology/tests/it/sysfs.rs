@@ -1,7 +1,7 @@
 //! sysfs trees: real ones compared with what hwloc reads from them, and made ones.
 
 use expect_test::{Expect, expect};
-use hitm_topology::{Topology, parse, presets};
+use hitm_topology::{NodeId, Topology, parse, presets};
 
 use crate::invariants;
 use crate::oracle::{Shape, data_text};
@@ -245,4 +245,29 @@ fn processor_is_read_beside_sys() {
     let machine = read(&tree);
     assert_eq!(machine.model(), Some("X"));
     assert_eq!(machine.vendor_family().map(|family| (family.family, family.model)), Some((6, 173)));
+}
+
+#[test]
+fn a_tree_that_was_written_is_read_back() {
+    // Larger ones take as long as all of these together.
+    let small = |preset: &&presets::Preset| preset.topology().cpus() <= 128;
+    for preset in presets::all().iter().filter(small).map(presets::Preset::name) {
+        let machine = parse(preset).expect("a preset");
+        let tree = Tree::of(&[]);
+        machine.write_sysfs(&tree.system()).expect("a folder that can be written");
+        let again = read(&tree);
+        for cpu in machine.cpu_ids() {
+            let place = |of: &Topology| {
+                let place = of.cpu(cpu);
+                (place.core, place.llc, place.node, place.package, place.thread)
+            };
+            assert_eq!(place(&again), place(&machine), "{preset}: CPU {cpu}");
+        }
+        assert_eq!(again.excluded(), 0, "{preset}");
+        let has_distances = |of: &Topology| of.node_distance(NodeId(0), NodeId(0)).is_some();
+        assert_eq!(has_distances(&again), has_distances(&machine), "{preset}");
+        // The processors of the text have the packages and cores of the machine.
+        let text = machine.cpuinfo();
+        assert_eq!(text.matches("processor\t").count(), machine.cpus(), "{preset}");
+    }
 }

@@ -250,13 +250,16 @@ impl Exec {
     ) -> Result<Told, Failure> {
         let program = self.program[0].to_string_lossy();
         let fail = |why: String| Failure::wanting(format!("program `{program}`{place}: {why}"));
-        let file = tempfile::NamedTempFile::new().map_err(|error| fail(format!("a file for its result: {error}")))?;
-        let output = file.path().to_string_lossy();
+        // The program writes its result there, and what it asks the system about the machine.
+        let folder = tempfile::tempdir().map_err(|error| fail(format!("a folder for its result: {error}")))?;
+        let file = folder.path().join("result");
+        fs::write(&file, "").map_err(|error| fail(format!("a file for its result: {error}")))?;
+        let output = file.to_string_lossy();
         let setting = self.setting(case, seed, &output, is_first, arranged).map_err(fail)?;
         let mut command = Command::new(&case.words[0]);
         command.args(&case.words[1..]).env("HITM_EXEC", setting);
         let (status, figure) = self.run_one(&mut command, is_first, input)?;
-        let text = fs::read_to_string(file.path()).map_err(|error| fail(error.to_string()))?;
+        let text = fs::read_to_string(&file).map_err(|error| fail(error.to_string()))?;
         let how = status.to_string().replace("exit status: ", "exit status ");
         if text.is_empty() {
             if how.contains("SIGINT") {

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use expect_test::expect;
+
 use super::{Program, fields, is_possible};
 use crate::command::{end, folder, hitm, read_checked, workspace};
 
@@ -48,6 +50,30 @@ fn ids_times_and_random_numbers_come_from_the_seed() {
         let of = |text: &str| text.lines().rfind(|line| line.starts_with(name)).map(str::to_owned);
         assert_ne!(of(&first).expect("a line"), of(&second).expect("a line"));
     }
+}
+
+#[test]
+fn the_systems_files_describe_the_machine() {
+    let Some(program) = program("machine.c") else { return };
+    let two_nodes = "node:2 l3:1 core:2 pu:2";
+    let (ended, _) = program.simulated(&["--machine", two_nodes, "--lines", "0"], &[]);
+    let is_own = |line: &&str| !line.contains(", simulated on ");
+    let told: String = ended.stdout.split_inclusive('\n').take_while(is_own).collect();
+    expect![[r#"
+        /sys/devices/system/cpu/present: 0-7
+        /sys/devices/system/cpu/cpu7/topology/core_cpus_list: 6-7
+        /sys/devices/system/cpu/cpu7/topology/package_cpus: 000000ff
+        /sys/devices/system/cpu/cpu7/cache/index0/shared_cpu_list: 4-7
+        /sys/devices/system/cpu/cpu8/topology/core_id: nothing
+        /sys/devices/system/node/online: 0-1
+        /sys/devices/system/node/node1/cpulist: 4-7
+        /sys/devices/system/node/node0/distance: nothing
+        /proc/self/cgroup: no line
+        folders 8, 7 1, 8 0
+        processors 8
+        Cpus_allowed_list:	1-2,5
+    "#]]
+    .assert_eq(&told);
 }
 
 #[test]
