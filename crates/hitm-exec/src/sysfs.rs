@@ -1,8 +1,8 @@
 //! Files of the system that describe the CPUs: those of the machine, not the host's.
 //!
-//! **Limits.** Absolute paths alone are known, not those below an open folder. `cpu` and `node` have
-//! what [`Topology::write_sysfs`](hitm_topology::Topology::write_sysfs) writes, and nothing of the
-//! host's: no frequencies, no sizes of caches or of memory.
+//! **Limits.** Absolute paths alone are known, not those below an open folder. `cpu` and `node`
+//! have what [`Topology::write_sysfs`](hitm_topology::Topology::write_sysfs) writes, and nothing of
+//! the host's: no frequencies, no sizes of caches or of memory.
 
 use std::ffi::{CStr, CString, c_char};
 use std::fs::{self, File};

@@ -7,8 +7,8 @@
 //! one pair per CPU sends a number back and forth through two channels of capacity one, those of
 //! the crate async-channel for all runtimes. `join`: one task computes the 25th Fibonacci number by
 //! recursion, again and again; the two halves of each step are closures that may run at the same
-//! time. `burst`: one task spawns four tasks per CPU, each of which computes for 100 us or `TASK_US` and ends;
-//! what is printed is how long after the first spawn the tasks begin.
+//! time. `burst`: one task spawns four tasks per CPU, each of which computes for 100 us, or for
+//! `TASK_US`, and ends. What is printed is how long after the first spawn the tasks begin.
 //!
 //! Natively, on two CPUs:
 //!
