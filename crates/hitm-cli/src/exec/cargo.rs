@@ -21,8 +21,16 @@ const TARGET_IN_CARGO: &str = "X86_64_UNKNOWN_LINUX_GNU";
 
 /// What each crate is compiled with: names of functions, lines and fields, which a release build
 /// would strip, and frame pointers, by which the report finds who asked for a block of the heap.
-const FLAGS: [&str; 5] =
-    ["-Cdebuginfo=2", "-Cstrip=none", "-Cforce-frame-pointers=yes", "--cfg=hitm", "--check-cfg=cfg(hitm)"];
+/// The crate rustix, which asks the kernel itself where it can, asks the C library, whose calls the
+/// runtime library answers.
+const FLAGS: [&str; 6] = [
+    "-Cdebuginfo=2",
+    "-Cstrip=none",
+    "-Cforce-frame-pointers=yes",
+    "--cfg=hitm",
+    "--check-cfg=cfg(hitm)",
+    "--cfg=rustix_use_libc",
+];
 
 /// What only a nightly compiler knows.
 const INSTRUMENTATION: [&str; 6] = [

@@ -63,25 +63,53 @@ fn main() {
 }
 "#;
 
-#[test]
-fn programs_of_a_stable_compiler_run_by_aliases() {
-    if !is_possible() {
-        return;
-    }
+/// A program that pins its thread by the crate rustix.
+const PINS: &str = r#"
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+
+fn main() {
+    let last = std::thread::available_parallelism().unwrap().get() - 1;
+    let mut cpus = CpuSet::new();
+    cpus.set(last);
+    println!("{:?} {}", sched_setaffinity(None, &cpus), sched_getcpu() == last);
+}
+"#;
+
+/// Compiles a program whose dependencies are these lines of its manifest.
+fn compile(dependencies: &str, source: &str) -> Program {
     let folder = folder();
-    let manifest = format!(
-        "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[dependencies]\nhitm-sync = {{ path = \"{}\" }}\n",
-        workspace("crates/hitm-sync").display()
-    );
+    let manifest =
+        format!("[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[dependencies]\n{dependencies}\n");
     fs::create_dir(folder.path().join("src")).expect("there is room");
     fs::write(folder.path().join("Cargo.toml"), manifest).expect("there is room");
-    fs::write(folder.path().join("src/main.rs"), ALIASES).expect("there is room");
+    // The versions of the workspace: there is no network.
+    fs::copy(workspace("Cargo.lock"), folder.path().join("Cargo.lock")).expect("there is room");
+    fs::write(folder.path().join("src/main.rs"), source).expect("there is room");
     let words = ["cargo", "--stable", "build", "--release", "--quiet", "--offline"];
     let mut command = hitm();
     let ended = end(command.current_dir(folder.path()).env_remove("CARGO_TARGET_DIR").args(words));
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
     let file = folder.path().join("target/hitm/x86_64-unknown-linux-gnu/release/app");
-    let program = Program { folder, file };
+    Program { folder, file }
+}
+
+#[test]
+fn a_thread_is_pinned_on_the_machine_by_rustix() {
+    if !is_possible() {
+        return;
+    }
+    let program = compile("rustix = { version = \"1\", features = [\"thread\"] }", PINS);
+    let (ended, _) = program.simulated(&["--cpus", "24", "--lines", "0"], &[]);
+    assert!(ended.stdout.starts_with("Ok(()) true\n"), "{}", ended.stdout);
+}
+
+#[test]
+fn programs_of_a_stable_compiler_run_by_aliases() {
+    if !is_possible() {
+        return;
+    }
+    let program =
+        compile(&format!("hitm-sync = {{ path = \"{}\" }}", workspace("crates/hitm-sync").display()), ALIASES);
     let expected = "800 7 [0, 1, 2, 3, 4, 5, 6, 7] 2 1 true true true true\n";
     assert_eq!(program.natively(&[]), expected);
     let (ended, file) = program.simulated(&["--cpus", "24"], &[]);
