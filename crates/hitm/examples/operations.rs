@@ -220,6 +220,14 @@ fn measure(counts: &[Count], warm_up: Duration, measured: Duration) -> f64 {
     (sum() - before) as f64 / begin.elapsed().as_secs_f64()
 }
 
+/// hitm's runtime with `cpus` workers.
+fn hitm_runtime(cpus: usize) -> NativeRuntime {
+    let builder = NativeRuntime::builder();
+    // By default it uses all CPUs, knows which share a cache, and pins its threads.
+    let has_all = available_parallelism().is_ok_and(|available| available.get() == cpus);
+    if has_all { builder } else { builder.cpus(cpus) }.build().expect("threads")
+}
+
 /// When the tasks of a burst began, in nanoseconds after the first spawn: 0 before. The last one is
 /// the time of the last spawn.
 type Begun = &'static [AtomicU64];
@@ -264,10 +272,7 @@ fn run_burst(words: &[&str]) -> Option<String> {
     match runtime {
         "hitm" | "fair" => {
             let priority = if runtime == "fair" { Priority::fair(0) } else { Priority::default() };
-            let available = available_parallelism().is_ok_and(|available| available.get() == cpus);
-            // The default is to use all CPUs: it knows which share a cache, and pins the threads.
-            let builder = if available { NativeRuntime::builder() } else { NativeRuntime::builder().cpus(cpus) };
-            let runtime = builder.build().expect("threads");
+            let runtime = hitm_runtime(cpus);
             sleep(BURST);
             drop(runtime.handle().spawn(priority, async move { burst::<Hitm>(begun, computes) }));
             wait();
@@ -311,7 +316,7 @@ fn operations(words: &[&str]) -> Option<f64> {
     match (runtime, operation) {
         ("hitm" | "fair", _) => {
             let priority = if runtime == "fair" { Priority::fair(0) } else { Priority::default() };
-            let runtime = NativeRuntime::builder().cpus(cpus).build().expect("threads");
+            let runtime = hitm_runtime(cpus);
             let handle = runtime.handle();
             let Some(operation) = operation else {
                 drop(handle.spawn(priority, async { compute::<Hitm>(counts) }));
