@@ -1,9 +1,13 @@
 //! Ctrl-C and SIGTERM: a line says what is kept, and which command goes on.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tempfile::TempDir;
 
 use crate::failure::Failure;
 
@@ -17,6 +21,8 @@ static WHOLE: Mutex<()> = Mutex::new(());
 /// Whether the command ends by itself at the first interrupt.
 static COLLECTS: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// Folders that are removed when an interrupt ends the process.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -34,6 +40,10 @@ pub(crate) fn install() -> Result<(), Failure> {
         }
         // A file that is being moved to its place gets there, so nothing hidden is left beside it.
         let _whole = lock(&WHOLE);
+        for folder in &*lock(&FOLDERS) {
+            // What is left is in the folder for temporary files.
+            let _left = fs::remove_dir_all(folder);
+        }
         let kept = lock(&KEPT).take();
         let kept = kept.unwrap_or_else(|| "nothing was written; the same command starts again".to_owned());
         // Nothing can be done when stderr is closed.
@@ -59,6 +69,32 @@ pub(crate) fn collect() {
 pub(crate) fn is_asked() -> bool {
     // Relaxed: nothing else is shared by it.
     IS_ASKED.load(Ordering::Relaxed)
+}
+
+/// Makes a folder for temporary files, which is removed when the guard is dropped or an interrupt
+/// ends the process.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn folder() -> io::Result<Folder> {
+    let folder = tempfile::tempdir()?;
+    lock(&FOLDERS).push(folder.path().to_owned());
+    Ok(Folder(folder))
+}
+
+/// A folder for temporary files.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        lock(&FOLDERS).retain(|folder| folder != self.0.path());
+    }
 }
 
 /// Delays interrupts while the guard lives.

@@ -290,7 +290,7 @@ unsafe extern "C" fn sched_setaffinity(pid: c_int, bytes: usize, set: *const u8)
 /// The CPUs that the first thread may use, as other threads inherit them.
 pub(crate) fn allowed_of_process() -> Vec<CpuId> {
     let topology = shared().runtime.topology();
-    let allowed = shared().threads.of_tid(1).map(|first| first.cpus.borrow());
+    let allowed = shared().threads.first().map(|first| first.cpus.borrow());
     let may_use =
         |cpu: &CpuId| allowed.as_ref().and_then(|set| set.as_ref().map(|set| set.contains(*cpu))) != Some(false);
     topology.cpu_ids().filter(may_use).collect()

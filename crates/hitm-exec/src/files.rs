@@ -2,7 +2,7 @@
 //! takes the time of a system call.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::rc::Rc;
 
 use hitm_machine::{Simulated, program};
@@ -123,7 +123,11 @@ macro_rules! opens {
             let own = StandIn::of(path);
             let path = own.as_ref().map_or(path, StandIn::path);
             // SAFETY: the program's own call: its duty.
-            unsafe { native!(fn $name($($kind,)* *const c_char, c_int, c_uint) -> c_int)($($before,)* path, flags, mode) }
+            let result = unsafe {
+                native!(fn $name($($kind,)* *const c_char, c_int, c_uint) -> c_int)($($before,)* path, flags, mode)
+            };
+            StandIn::end(own);
+            result
         }
     )*};
 }
@@ -171,7 +175,9 @@ macro_rules! opens_stream {
             let own = StandIn::of(path);
             let path = own.as_ref().map_or(path, StandIn::path);
             // SAFETY: the program's own call: its duty.
-            unsafe { native!(fn $name(*const c_char, *const c_char) -> *mut c_void)(path, mode) }
+            let result = unsafe { native!(fn $name(*const c_char, *const c_char) -> *mut c_void)(path, mode) };
+            StandIn::end(own);
+            result
         }
     )*};
 }
@@ -186,9 +192,11 @@ macro_rules! asks_about {
             let own = StandIn::of(path);
             let path = own.as_ref().map_or(path, StandIn::path);
             // SAFETY: the program's own call: its duty.
-            unsafe {
+            let result = unsafe {
                 native!(fn $name($($before_type,)? *const c_char $(, $type)*) -> $result)($($before,)? path $(, $after)*)
-            }
+            };
+            StandIn::end(own);
+            result
         }
     )*};
 }
@@ -196,11 +204,35 @@ macro_rules! asks_about {
 asks_about! {
     opendir(; path) -> *mut c_void;
     access(; path, mode: c_int) -> c_int;
-    stat(; path, state: *mut c_void) -> c_int;
-    stat64(; path, state: *mut c_void) -> c_int;
-    lstat(; path, state: *mut c_void) -> c_int;
-    lstat64(; path, state: *mut c_void) -> c_int;
     statx(folder: c_int; path, flags: c_int, mask: c_uint, state: *mut c_void) -> c_int;
+}
+
+/// Does `stat` and its like by the system call: before version 2.33 they are no functions of the C
+/// library that could be found at run time. `state` has the kernel's form on x86-64.
+fn stat_by(path: *const c_char, state: *mut c_void, flags: c_int) -> c_int {
+    let own = StandIn::of(path);
+    let path = own.as_ref().map_or(path, StandIn::path);
+    let call = native!(fn syscall(c_long, c_int, *const c_char, *mut c_void, c_int) -> c_long);
+    // SAFETY: the program's own call: its duty.
+    let result = unsafe { call(libc::SYS_newfstatat, libc::AT_FDCWD, path, state, flags) };
+    StandIn::end(own);
+    result as c_int
+}
+
+macro_rules! stats {
+    ($($name:ident: $flags:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, state: *mut c_void) -> c_int {
+            stat_by(path, state, $flags)
+        }
+    )*};
+}
+
+stats! {
+    stat: 0;
+    stat64: 0;
+    lstat: libc::AT_SYMLINK_NOFOLLOW;
+    lstat64: libc::AT_SYMLINK_NOFOLLOW;
 }
 
 /// Reads from what is simulated. On the machine's side.

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use hitm_topology::ranges;
 
 use crate::cpus;
-use crate::start::shared;
+use crate::start::{refuse, shared};
 use crate::thread;
 use crate::tls::on_host;
 
@@ -69,8 +69,15 @@ impl StandIn {
 
     /// What the machine's own tree has, or lacks, at a path below `SYSTEM`.
     fn below(path: &str) -> Option<Self> {
-        let path = tree()?.join(path);
+        let path = tree().join(path);
         Some(Self { path: CString::new(path.into_os_string().into_encoded_bytes()).ok()?, _file: None })
+    }
+
+    /// Ends what a call has used. On the program's side: its memory and its file are the machine's.
+    pub(crate) fn end(used: Option<Self>) {
+        if used.is_some() {
+            on_host(|| drop(used));
+        }
     }
 
     pub(crate) fn path(&self) -> *const c_char {
@@ -79,15 +86,17 @@ impl StandIn {
 }
 
 /// The machine's tree of files, written when the program first asks for one of them: beside the
-/// result, in the folder that `hitm exec` has made and will remove. None if the host has no room.
-fn tree() -> Option<&'static Path> {
-    static TREE: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let write = || {
+/// result, in the folder that `hitm exec` has made and will remove.
+fn tree() -> &'static Path {
+    static TREE: OnceLock<PathBuf> = OnceLock::new();
+    TREE.get_or_init(|| {
         let folder = Path::new(&shared().setting.output).with_file_name("system");
-        shared().runtime.topology().write_sysfs(&folder).ok()?;
-        Some(folder)
-    };
-    TREE.get_or_init(write).as_deref()
+        if let Err(error) = shared().runtime.topology().write_sysfs(&folder) {
+            // The host's files would contradict those that the program has read.
+            refuse(&format!("{}: {error}; the machine's files need room there: set TMPDIR", folder.display()));
+        }
+        folder
+    })
 }
 
 /// The state of the process as the host tells it, with the CPUs that its first thread may use. None

@@ -11,8 +11,8 @@ use crate::topology::Topology;
 
 impl Topology {
     /// Writes the machine's `cpu` and `node` folders into `folder`, which takes the place of
-    /// `/sys/devices/system`. CPUs and nodes have their own numbers, `CpuId` and `NodeId`. Each CPU
-    /// has one cache, its LLC.
+    /// `/sys/devices/system`. CPUs have the numbers of their `CpuId`, nodes those of the operating
+    /// system. Each CPU has two caches: a first one for each core, and the LLC as `index3`.
     ///
     /// # Errors
     /// When a file or a folder cannot be made.
@@ -28,20 +28,20 @@ impl Topology {
         }
         let nodes = folder.join("node");
         fs::create_dir_all(&nodes)?;
-        let ids: Vec<u32> = (0..self.nodes() as u32).collect();
+        let mut ids: Vec<NodeId> = (0..self.nodes() as u32).map(NodeId).collect();
+        ids.sort_by_key(|&node| self.node_os_index(node));
         for name in ["possible", "online", "has_cpu", "has_memory"] {
-            fs::write(nodes.join(name), ranges(ids.iter().copied()))?;
+            fs::write(nodes.join(name), ranges(ids.iter().map(|&node| self.node_os_index(node))))?;
         }
-        for node in ids {
-            self.write_node(NodeId(node), &nodes.join(format!("node{node}")))?;
+        for &node in &ids {
+            self.write_node(node, &ids, &nodes.join(format!("node{}", self.node_os_index(node))))?;
         }
         Ok(())
     }
 
     fn write_cpu(&self, cpu: CpuId, folder: &Path) -> io::Result<()> {
-        let (topology, cache) = (folder.join("topology"), folder.join("cache/index0"));
+        let topology = folder.join("topology");
         fs::create_dir_all(&topology)?;
-        fs::create_dir_all(&cache)?;
         let place = self.cpu(cpu);
         let package = self.cpus_of_package(place.package);
         for (names, set) in [
@@ -58,20 +58,27 @@ impl Topology {
         fs::write(topology.join("physical_package_id"), format!("{}\n", place.package))?;
         fs::write(topology.join("core_id"), format!("{}\n", place.core))?;
         let llc = self.cpus_of(Scope::Llc, self.part_of(Scope::Llc, cpu));
-        fs::write(cache.join("level"), "3\n")?;
-        fs::write(cache.join("type"), "Unified\n")?;
-        fs::write(cache.join("shared_cpu_list"), list(llc))?;
-        fs::write(cache.join("shared_cpu_map"), self.mask(llc))
+        self.write_cache(&folder.join("cache/index0"), "1\n", "Data\n", self.siblings(cpu))?;
+        self.write_cache(&folder.join("cache/index3"), "3\n", "Unified\n", llc)
     }
 
-    fn write_node(&self, node: NodeId, folder: &Path) -> io::Result<()> {
+    fn write_cache(&self, folder: &Path, level: &str, kind: &str, shared: &[CpuId]) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("level"), level)?;
+        fs::write(folder.join("type"), kind)?;
+        // As on every machine of the presets.
+        fs::write(folder.join("coherency_line_size"), "64\n")?;
+        fs::write(folder.join("shared_cpu_list"), list(shared))?;
+        fs::write(folder.join("shared_cpu_map"), self.mask(shared))
+    }
+
+    fn write_node(&self, node: NodeId, all: &[NodeId], folder: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         let cpus = self.cpus_of(Scope::Node, node.index());
         fs::write(folder.join("cpulist"), list(cpus))?;
         fs::write(folder.join("cpumap"), self.mask(cpus))?;
-        let to = (0..self.nodes() as u32).map(NodeId);
         let distances: Option<Vec<String>> =
-            to.map(|to| self.node_distance(node, to).map(|distance| distance.round().to_string())).collect();
+            all.iter().map(|&to| self.node_distance(node, to).map(|distance| distance.round().to_string())).collect();
         match distances {
             Some(distances) => fs::write(folder.join("distance"), distances.join(" ") + "\n"),
             None => Ok(()),

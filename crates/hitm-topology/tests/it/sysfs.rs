@@ -1,7 +1,7 @@
 //! sysfs trees: real ones compared with what hwloc reads from them, and made ones.
 
 use expect_test::{Expect, expect};
-use hitm_topology::{NodeId, Topology, parse, presets};
+use hitm_topology::{Cpu, NodeId, Topology, parse, presets};
 
 use crate::invariants;
 use crate::oracle::{Shape, data_text};
@@ -264,10 +264,18 @@ fn a_tree_that_was_written_is_read_back() {
             assert_eq!(place(&again), place(&machine), "{preset}: CPU {cpu}");
         }
         assert_eq!(again.excluded(), 0, "{preset}");
-        let has_distances = |of: &Topology| of.node_distance(NodeId(0), NodeId(0)).is_some();
-        assert_eq!(has_distances(&again), has_distances(&machine), "{preset}");
-        // The processors of the text have the packages and cores of the machine.
+        for (from, to) in (0..machine.nodes()).flat_map(|from| (0..machine.nodes()).map(move |to| (from, to))) {
+            let [from, to] = [from, to].map(|node| NodeId(node as u32));
+            let distance = machine.node_distance(from, to).map(f64::round);
+            assert_eq!(again.node_distance(from, to), distance, "{preset}: node {from} to {to}");
+        }
         let text = machine.cpuinfo();
-        assert_eq!(text.matches("processor\t").count(), machine.cpus(), "{preset}");
+        let told = |name: &str| -> Vec<u32> {
+            let values = text.lines().filter_map(|line| line.split_once(':')).filter(|(key, _)| key.trim() == name);
+            values.map(|(_, value)| value.trim().parse().expect("a number")).collect()
+        };
+        let places = |of: fn(&Cpu) -> u32| -> Vec<u32> { machine.cpu_ids().map(|cpu| of(machine.cpu(cpu))).collect() };
+        assert_eq!(told("physical id"), places(|cpu| cpu.package.0), "{preset}");
+        assert_eq!(told("core id"), places(|cpu| cpu.core.0), "{preset}");
     }
 }

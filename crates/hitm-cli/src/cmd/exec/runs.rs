@@ -251,7 +251,7 @@ impl Exec {
         let program = self.program[0].to_string_lossy();
         let fail = |why: String| Failure::wanting(format!("program `{program}`{place}: {why}"));
         // The program writes its result there, and what it asks the system about the machine.
-        let folder = tempfile::tempdir().map_err(|error| fail(format!("a folder for its result: {error}")))?;
+        let folder = interrupt::folder().map_err(|error| fail(format!("a folder for its result: {error}")))?;
         let file = folder.path().join("result");
         fs::write(&file, "").map_err(|error| fail(format!("a file for its result: {error}")))?;
         let output = file.to_string_lossy();

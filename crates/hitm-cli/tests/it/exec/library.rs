@@ -63,7 +63,7 @@ fn the_systems_files_describe_the_machine() {
         /sys/devices/system/cpu/present: 0-7
         /sys/devices/system/cpu/cpu7/topology/core_cpus_list: 6-7
         /sys/devices/system/cpu/cpu7/topology/package_cpus: 000000ff
-        /sys/devices/system/cpu/cpu7/cache/index0/shared_cpu_list: 4-7
+        /sys/devices/system/cpu/cpu7/cache/index3/shared_cpu_list: 4-7
         /sys/devices/system/cpu/cpu8/topology/core_id: nothing
         /sys/devices/system/node/online: 0-1
         /sys/devices/system/node/node1/cpulist: 4-7

@@ -36,7 +36,7 @@ int main(void) {
     print("/sys/devices/system/cpu/present");
     print("/sys/devices/system/cpu/cpu7/topology/core_cpus_list");
     print("/sys/devices/system/cpu/cpu7/topology/package_cpus");
-    print("/sys/devices/system/cpu/cpu7/cache/index0/shared_cpu_list");
+    print("/sys/devices/system/cpu/cpu7/cache/index3/shared_cpu_list");
     print("/sys/devices/system/cpu/cpu8/topology/core_id");
     print("/sys/devices/system/node/online");
     print("/sys/devices/system/node/node1/cpulist");
@@ -45,7 +45,7 @@ int main(void) {
     int folders = 0;
     DIR *folder = opendir("/sys/devices/system/cpu");
     for (struct dirent *entry; (entry = readdir(folder));)
-        folders += entry->d_name[3] >= '0' && entry->d_name[3] <= '9';
+        folders += !strncmp(entry->d_name, "cpu", 3) && entry->d_name[3] >= '0' && entry->d_name[3] <= '9';
     closedir(folder);
     struct stat state;
     int seven = stat("/sys/devices/system/cpu/cpu7", &state) == 0 && S_ISDIR(state.st_mode);

@@ -99,7 +99,7 @@ fn a_thread_is_pinned_on_the_machine_by_rustix() {
         return;
     }
     let program = compile("rustix = { version = \"1\", features = [\"thread\"] }", PINS);
-    let (ended, _) = program.simulated(&["--cpus", "24", "--lines", "0"], &[]);
+    let (ended, _) = program.simulated(&["--cpus", "480", "--lines", "0"], &[]);
     assert!(ended.stdout.starts_with("Ok(()) true\n"), "{}", ended.stdout);
 }
 
