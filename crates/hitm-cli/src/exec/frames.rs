@@ -4,7 +4,8 @@
 use gimli::{AttributeValue, BaseAddresses, Dwarf, Operation, Unit, UnitOffset, UnwindSection};
 use object::{Object, ObjectSection};
 
-use super::names::{Bytes, text};
+use super::names::{Bytes, is_rust, text};
+use super::rust_names;
 use super::types::type_of;
 
 /// Names within names, at most: a variable of an inlined function refers to its definition.
@@ -84,7 +85,8 @@ fn function_name(
     for _ in 0..=ORIGINS {
         let of = |name| entry.attr_value(name).and_then(|name| text(dwarf, unit, name));
         if let Some(linked) = of(gimli::DW_AT_linkage_name) {
-            return Some(addr2line::demangle_auto(linked.into(), None).into_owned());
+            let name = addr2line::demangle_auto(linked.into(), None);
+            return Some(if is_rust(unit) { rust_names::brief(&name) } else { name.into_owned() });
         }
         plain = plain.or_else(|| of(gimli::DW_AT_name));
         let origin = entry.attr_value(gimli::DW_AT_abstract_origin);

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::names::Names;
+use super::through::Through;
 
 /// The first line of what is told (`hitm-exec/src/last.rs` writes it).
 #[derive(Deserialize)]
@@ -49,7 +50,7 @@ fn named(maps: &str, code: u64) -> Option<String> {
     let (_, path) = mapped.iter().find(|(range, _)| range.contains(&code))?;
     let base = mapped.iter().find(|(_, other)| other == path)?.0.start;
     // Calls are named by the address that they return to.
-    let code = Names::of(path).code(code - base + 1)?;
+    let code = Names::of(path, &Through::default()).code(code - base + 1)?;
     Some(match code.location.as_str() {
         "?" => code.function,
         location => format!("{} ({location})", code.function),

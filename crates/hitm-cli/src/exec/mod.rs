@@ -13,6 +13,8 @@ mod library;
 pub(crate) mod located;
 pub(crate) mod modules;
 pub(crate) mod names;
+mod rust_names;
 mod symbols;
+pub(crate) mod through;
 pub(crate) mod told;
 mod types;

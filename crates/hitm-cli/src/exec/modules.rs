@@ -6,6 +6,7 @@ use hitm_report::result::Declared;
 use serde::Deserialize;
 
 use super::names::{Code, Names};
+use super::through::Through;
 
 /// A file that was loaded.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,23 +19,26 @@ pub(super) struct Module {
 }
 
 /// All of them; the first one is the program's own file.
-pub(super) struct Modules(Vec<(Module, OnceCell<Names>)>);
+pub(super) struct Modules {
+    all: Vec<(Module, OnceCell<Names>)>,
+    through: Through,
+}
 
 impl Modules {
     /// Those that a program has told. Names are read when they are first asked for.
-    pub(super) fn new(told: Vec<Module>) -> Self {
-        Self(told.into_iter().map(|module| (module, OnceCell::new())).collect())
+    pub(super) fn new(told: Vec<Module>, through: Through) -> Self {
+        Self { all: told.into_iter().map(|module| (module, OnceCell::new())).collect(), through }
     }
 
     /// Returns the names of the file that an address is of, and where its first byte lies.
     pub(super) fn of(&self, address: u64) -> Option<(&Names, u64)> {
-        let (module, names) = self.0.iter().find(|(module, _)| (module.base..module.end).contains(&address))?;
-        Some((names.get_or_init(|| Names::of(&module.path)), module.base))
+        let (module, names) = self.all.iter().find(|(module, _)| (module.base..module.end).contains(&address))?;
+        Some((names.get_or_init(|| Names::of(&module.path, &self.through)), module.base))
     }
 
     /// Returns the names of the program's own file.
     pub(super) fn program(&self) -> Option<&Names> {
-        self.of(self.0.first()?.0.base).map(|(names, _)| names)
+        self.of(self.all.first()?.0.base).map(|(names, _)| names)
     }
 
     /// Returns the variables and structures of the program and of its own libraries, those that the
@@ -43,7 +47,7 @@ impl Modules {
         let is_own = |(module, _): &&(Module, OnceCell<Names>)| {
             !["/usr/", "/lib/", "/lib64/", "["].iter().any(|begin| module.path.starts_with(begin))
         };
-        let own = self.0.iter().filter(is_own).filter_map(|(module, _)| self.of(module.base));
+        let own = self.all.iter().filter(is_own).filter_map(|(module, _)| self.of(module.base));
         own.flat_map(|(names, base)| names.declared(base)).collect()
     }
 

@@ -10,10 +10,13 @@ use std::rc::Rc;
 
 use addr2line::Loader;
 use gimli::{AttributeValue, Dwarf, EndianRcSlice, EvaluationResult, Location, RunTimeEndian, Unit, UnitOffset};
+use hitm_memory::LINE;
 use object::{Object, ObjectSection};
 
 use super::frames::{self, Local};
+use super::rust_names;
 use super::symbols::Symbols;
+use super::through::Through;
 use super::types::{size_of_type, type_of, walk};
 
 pub(super) type Bytes = EndianRcSlice<RunTimeEndian>;
@@ -37,6 +40,7 @@ pub(crate) struct Names {
     pointees: HashMap<String, Vec<(usize, UnitOffset)>>,
     /// Structures and names of types.
     types: Vec<NamedType>,
+    through: Through,
 }
 
 /// A type with a name.
@@ -84,20 +88,20 @@ pub(crate) struct Code {
     /// The file as the compiler named it.
     file: String,
     line: u32,
-    /// Whether it is of the language's own library.
+    /// Whether it is of the language's own library, or looked through as that is.
     pub(crate) is_library: bool,
 }
 
 /// Namespaces of the libraries of Rust and C++ and of what comes with compilers.
-const LIBRARIES: [&str; 9] =
-    ["std", "core", "alloc", "hashbrown", "gimli", "addr2line", "__gnu_cxx", "__cxxabiv1", "hitm_sync"];
+const LIBRARIES: [&str; 10] =
+    ["std", "core", "alloc", "hashbrown", "gimli", "addr2line", "__gnu_cxx", "__cxxabiv1", "hitm_sync", "hitm_memory"];
 
 /// Lines of a statement, at most.
 const STATEMENT: usize = 8;
 
 impl Names {
     /// Reads the debug information of the executable at `path`. What it lacks has no names.
-    pub(crate) fn of(path: &str) -> Self {
+    pub(crate) fn of(path: &str, through: &Through) -> Self {
         let code = Loader::new(path).ok();
         let first = code.as_ref().map_or(0, Loader::relative_address_base);
         let mut names = Self {
@@ -111,6 +115,7 @@ impl Names {
             of_threads: BTreeMap::new(),
             pointees: HashMap::new(),
             types: Vec::new(),
+            through: through.clone(),
         };
         let Ok(bytes) = fs::read(path) else { return names };
         names.symbols = Symbols::of(&bytes);
@@ -125,7 +130,7 @@ impl Names {
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             let Ok(unit) = dwarf.unit(header) else { continue };
-            let number = self.units.len();
+            let (number, is_rust) = (self.units.len(), is_rust(&unit));
             let mut entries = unit.entries();
             // The outermost namespace around the entry, and how deep it is.
             let mut space: Option<(isize, String)> = None;
@@ -174,6 +179,7 @@ impl Names {
                 found.push((place, name, type_at, is_own(declared.as_ref().unwrap_or(entry))));
             }
             for (name, type_at, is_own) in types {
+                let name = if is_rust { rust_names::brief(&name) } else { name };
                 if let Some(size) = size_of_type(&unit, type_at, 0).filter(|&size| size > 0) {
                     self.types.push(NamedType { name, size, unit: number, type_at, is_own });
                 }
@@ -191,25 +197,28 @@ impl Names {
     }
 
     /// Returns function and place of the call that returns to `address`: the innermost function
-    /// that was inlined there and is not of the language's library.
+    /// that was inlined there and is not [looked through](Through).
     pub(crate) fn code(&self, address: u64) -> Option<Code> {
         let loader = self.code.as_ref()?;
         // The call is before its return address.
         let probe = address.wrapping_add(self.first).checked_sub(1)?;
         let mut frames = loader.find_frames(probe).ok()?;
-        let mut innermost = None;
+        let mut innermost: Option<Code> = None;
         while let Ok(Some(frame)) = frames.next() {
-            let function =
-                frame.function.as_ref().and_then(|function| function.demangle().ok().map(|name| name.into_owned()));
-            let (Some(function), Some(place)) = (function, frame.location) else { continue };
+            let (Some(function), Some(place)) = (frame.function.as_ref().and_then(shown), frame.location) else {
+                continue;
+            };
             let (file, line) = (place.file.unwrap_or("?"), place.line.unwrap_or(0));
             let short = Path::new(file).file_name().map_or_else(|| file.into(), |name| name.to_string_lossy());
-            let (location, is_library) = (format!("{short}:{line}"), is_library(file));
+            let (location, is_library) = (format!("{short}:{line}"), self.through.has(file));
             let code = Code { function, location, file: file.to_owned(), line, is_library };
             if !is_library {
                 return Some(code);
             }
-            innermost = innermost.or(Some(code));
+            // A wrapper that was not inlined is told itself, not what it wraps.
+            if innermost.is_none() || self.through.wraps(file) {
+                innermost = Some(code);
+            }
         }
         innermost.or_else(|| {
             let function = loader.find_symbol(probe)?.to_owned();
@@ -259,7 +268,7 @@ impl Names {
             let (mut outermost, mut owner) = (None, None);
             while let Ok(Some(frame)) = frames.next() {
                 outermost = frame.dw_die_offset.or(outermost);
-                owner = frame.function.and_then(|function| Some(function.demangle().ok()?.into_owned())).or(owner);
+                owner = frame.function.as_ref().and_then(shown).or(owner);
             }
             let bytes = fs::read(&self.path).ok()?;
             let end = frames::end_of_frame(&object::File::parse(&*bytes).ok()?, probe)?;
@@ -321,29 +330,36 @@ impl Names {
             let Some(unit) = self.unit_at(probe) else { continue };
             let mut frames = loader.find_frames(probe).ok()?;
             while let Ok(Some(frame)) = frames.next() {
-                let is_library = frame.location.and_then(|place| place.file).is_some_and(is_library);
-                for type_at in frame
-                    .dw_die_offset
-                    .map_or_else(Vec::new, |at| parameters(&self.units[unit], gimli::ReaderOffset::into_u64(at.0)))
-                {
-                    let bytes = size_of_type(&self.units[unit], type_at, 0).filter(|&bytes| bytes > 0);
-                    if let Some(bytes) = bytes.filter(|&bytes| size.is_multiple_of(bytes)) {
-                        let name = self.type_name(unit, type_at)?;
-                        return Some(self.element(name, (unit, type_at), size, bytes, within));
-                    }
+                let file = frame.location.as_ref().and_then(|place| place.file).unwrap_or("?");
+                let at = frame.dw_die_offset.map(|at| gimli::ReaderOffset::into_u64(at.0));
+                if let Some((type_at, bytes)) = self.parameter(unit, at, size, self.through.wraps(file)) {
+                    let name = self.type_name(unit, type_at)?;
+                    return Some(self.element(name, (unit, type_at), size, bytes, within));
                 }
                 // C++ has the type in the name of the allocator.
                 let function = frame.function.as_ref().and_then(|function| function.demangle().ok());
                 if let Some(found) = function.and_then(|name| self.allocated(&name, size, within)) {
                     return Some(found);
                 }
-                if !is_library {
+                if !self.through.has(file) {
                     // A function of the program may be generic over anything.
                     return None;
                 }
             }
         }
         None
+    }
+
+    /// The type that a function is generic over whose size divides that of a block, and its size.
+    /// A function that wraps an allocation may have given one value lines of its own.
+    fn parameter(&self, unit: usize, function: Option<u64>, size: u64, wraps: bool) -> Option<(UnitOffset, u64)> {
+        let sized = |type_at: &UnitOffset| {
+            Some((*type_at, size_of_type(&self.units[unit], *type_at, 0).filter(|&bytes| bytes > 0)?))
+        };
+        let sized: Vec<_> = parameters(&self.units[unit], function?).iter().filter_map(sized).collect();
+        let divides = sized.iter().find(|(_, bytes)| size.is_multiple_of(*bytes));
+        let fills_lines = || sized.iter().find(|(_, bytes)| wraps && bytes.next_multiple_of(LINE as u64) == size);
+        divides.or_else(fills_lines).copied()
     }
 
     /// The type and the field of a byte of a block that a function of an allocator of C++ asked
@@ -367,7 +383,8 @@ impl Names {
         })
     }
 
-    /// The name of a type, and the path to byte `within` of an array of them that has `size` bytes.
+    /// The name of a type of `bytes` bytes, and the path to byte `within` of a block of `size` bytes
+    /// that has an array of them, or one.
     fn element(
         &self,
         name: String,
@@ -376,6 +393,11 @@ impl Names {
         bytes: u64,
         within: u64,
     ) -> (String, String) {
+        if !size.is_multiple_of(bytes) {
+            // One value, and padding after it.
+            let padding = || format!("+{within}");
+            return (name, if within < bytes { self.field(unit, type_at, within) } else { padding() });
+        }
         let field = self.field(unit, type_at, within % bytes);
         let index = if size > bytes { format!("[{}]", within / bytes) } else { String::new() };
         let dot = if index.is_empty() || field.is_empty() || field.starts_with('+') { "" } else { "." };
@@ -385,7 +407,8 @@ impl Names {
     fn type_name(&self, unit: usize, type_at: UnitOffset) -> Option<String> {
         let (dwarf, unit) = (self.dwarf.as_ref()?, &self.units[unit]);
         let entry = unit.entry(type_at).ok()?;
-        text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?)
+        let name = text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?)?;
+        Some(if is_rust(unit) { rust_names::brief(&name) } else { name })
     }
 
     /// The unit with the code at an address of the file.
@@ -412,19 +435,25 @@ impl Names {
     }
 }
 
+/// The name of a function, as reports have it.
+fn shown<R: gimli::Reader>(function: &addr2line::FunctionName<R>) -> Option<String> {
+    let name = function.demangle().ok()?;
+    let is_rust = function.language == Some(gimli::DW_LANG_Rust);
+    Some(if is_rust { rust_names::brief(&name) } else { name.into_owned() })
+}
+
+/// Whether a unit was compiled from Rust.
+pub(super) fn is_rust(unit: &Unit<Bytes>) -> bool {
+    let root = unit.entry(unit.header.root_offset());
+    let language = root.ok().and_then(|root| root.attr_value(gimli::DW_AT_language));
+    language == Some(AttributeValue::Language(gimli::DW_LANG_Rust))
+}
+
 /// Whether what an entry describes is of the system's headers, or of the compilers' own functions,
 /// which are linked with the runtime library.
 fn is_of_system(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, entry: &gimli::DebuggingInformationEntry<Bytes>) -> bool {
     let file = source::file_of(dwarf, unit, entry);
     file.is_some_and(|file| file.starts_with("/usr") || file.iter().any(|part| part == "compiler-rt"))
-}
-
-/// Whether a source file is of the library of Rust or C++, as it was compiled or as it is
-/// installed, or of the crate that stands for Rust's.
-fn is_library(file: &str) -> bool {
-    let of_rust = file.starts_with("/rustc/") || file.contains("/lib/rustlib/src/");
-    let of_alias = file.contains("/hitm-sync/src/") || file.contains("/hitm-sync-");
-    of_rust || of_alias || (file.contains("/include/") && file.contains("/c++/"))
 }
 
 /// What a function is generic over, in the order of its parameters.

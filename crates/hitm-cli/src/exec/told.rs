@@ -11,6 +11,7 @@ use super::located::Located;
 use super::modules::{Module, Modules};
 use super::names::source::Definition;
 use super::names::{Code, FrameNames};
+use super::through::Through;
 
 /// What one run tells.
 #[derive(Debug, Deserialize)]
@@ -34,6 +35,9 @@ pub(crate) struct Told {
     /// The program's variables and structures: the caller asks for them.
     #[serde(skip)]
     pub(crate) declared: Vec<Declared>,
+    /// What names look through: the caller adds it.
+    #[serde(skip)]
+    pub(crate) through: Through,
     modules: Vec<Module>,
     heap: Vec<Block>,
     /// Memory that lies elsewhere for the model: where it lies, its bytes, and where it is.
@@ -165,7 +169,7 @@ impl Told {
     }
 
     fn known(&mut self) -> Known {
-        let modules = Modules::new(std::mem::take(&mut self.modules));
+        let modules = Modules::new(std::mem::take(&mut self.modules), std::mem::take(&mut self.through));
         let named = |frame: &Frame| modules.of(frame.pc).and_then(|(names, base)| names.frame(frame.pc - base));
         let frames = self.frames.iter().map(named).collect();
         Known { modules, frames }

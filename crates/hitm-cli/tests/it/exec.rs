@@ -297,14 +297,45 @@ fn programs_in_rust_run() {
         assert!(ended.stdout.starts_with(expected), "{}", ended.stdout);
         let names = fields(&file["runs"][0]);
         // A static, and a block that a function of the standard library made for the program.
-        for (begin, field) in [
-            ("STATS.", ".hits"),
-            ("ArcInner<std::sync::poison::mutex::Mutex<u64>> of app::main main.rs:", ".data.inner.futex"),
-        ] {
+        for (begin, field) in [("STATS.", ".hits"), ("ArcInner<Mutex<u64>> of app::main main.rs:", ".data.inner.futex")]
+        {
             let is_named = names.iter().any(|name| name.starts_with(begin) && name.ends_with(field));
             assert!(is_named, "{begin} {field} is not in {names:#?}");
         }
     }
+}
+
+/// A program whose atomics and blocks have wrappers.
+const WRAPPED: &str = include_str!("exec/wrapped.rs");
+
+/// Those wrappers.
+const WRAPPERS: &str = include_str!("exec/wrapped/words.rs");
+
+#[test]
+fn wrappers_are_looked_through() {
+    let Some(folder) = package("app", WRAPPED) else { return };
+    fs::write(folder.path().join("src/words.rs"), WRAPPERS).expect("there is room");
+    let ended = cargo(folder.path(), &["build", "--release", "--quiet"]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    let file = folder.path().join("target/hitm/x86_64-unknown-linux-gnu/release/app");
+    let program = Program { folder, file };
+    // The object of the counter, and the function that adds to it.
+    let told = |options: &[&str]| {
+        let (ended, file) = program.simulated(&[&["--cpus", "8"], options].concat(), &[]);
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+        let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+        let lines = file["runs"][0]["lines"].as_array().expect("lines");
+        let is_there = |object: &str| object.contains("words.rs:") || object.starts_with("Visits ");
+        let line = lines.iter().find(|line| is_there(&text(&line["object"]))).expect("the counters' line");
+        let field = &line["fields"][0];
+        (text(&line["object"]), text(&field["field"]), text(&field["sites"][0]["function"]))
+    };
+    let (object, _, function) = told(&[]);
+    assert!(object.contains("words.rs:"), "{object}");
+    assert_eq!(function, "Word::add");
+    let (object, field, function) = told(&["--through", "src/words.rs"]);
+    assert!(object.starts_with("Visits of app::main main.rs:"), "{object}");
+    assert_eq!((field.as_str(), function.as_str()), ("doors[1].0", "app::visit"));
 }
 
 #[test]

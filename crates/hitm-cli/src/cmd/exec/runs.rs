@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::input::Input;
 use super::{Arranged, Case, Exec};
 use crate::exec::last::last_words;
+use crate::exec::through::Through;
 use crate::exec::told::Told;
 use crate::failure::Failure;
 use crate::{interrupt, print_as_it_is};
@@ -284,6 +285,7 @@ impl Exec {
         }
         told.ended = (!status.success()).then_some(how);
         told.figure = figure;
+        told.through = Through::new(self.through.clone());
         Ok(told)
     }
 
