@@ -186,6 +186,7 @@ impl Names {
             }
             for (place, name, type_at, is_own) in found {
                 let size = size_of_type(&unit, type_at, 0).unwrap_or(1).max(1);
+                let name = if is_rust { rust_names::brief(&name) } else { name };
                 let variable = Variable { name, size, unit: number, type_at, is_own };
                 match place {
                     Place::Address(address) => self.variables.insert(address, variable),
