@@ -135,10 +135,15 @@ impl Names {
             // The outermost namespace around the entry, and how deep it is.
             let mut space: Option<(isize, String)> = None;
             let (mut found, mut types) = (Vec::new(), Vec::new());
+            // How deep the last structure is: what is in it, in Rust, is a variant of that.
+            let mut structure = isize::MAX;
             while let Ok(Some(entry)) = entries.next_dfs() {
                 let named = || entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name));
                 if space.as_ref().is_some_and(|(depth, _)| entry.depth() <= *depth) {
                     space = None;
+                }
+                if entry.depth() <= structure {
+                    structure = isize::MAX;
                 }
                 if entry.tag() == gimli::DW_TAG_namespace && space.is_none() {
                     space = named().map(|name| (entry.depth(), name));
@@ -157,6 +162,10 @@ impl Names {
                     | gimli::DW_TAG_class_type
                     | gimli::DW_TAG_union_type
                     | gimli::DW_TAG_typedef => {
+                        if is_rust && entry.depth() > structure {
+                            continue;
+                        }
+                        structure = entry.depth();
                         types.extend(named().map(|name| (name, entry.offset(), is_own(entry))));
                         continue;
                     }
@@ -351,16 +360,14 @@ impl Names {
         None
     }
 
-    /// The type that a function is generic over whose size divides that of a block, and its size.
-    /// A function that wraps an allocation may have given one value lines of its own.
+    /// The first type that a function is generic over whose size divides that of a block, and its
+    /// size. A function that wraps an allocation may have given one value lines of its own.
     fn parameter(&self, unit: usize, function: Option<u64>, size: u64, wraps: bool) -> Option<(UnitOffset, u64)> {
-        let sized = |type_at: &UnitOffset| {
-            Some((*type_at, size_of_type(&self.units[unit], *type_at, 0).filter(|&bytes| bytes > 0)?))
-        };
-        let sized: Vec<_> = parameters(&self.units[unit], function?).iter().filter_map(sized).collect();
-        let divides = sized.iter().find(|(_, bytes)| size.is_multiple_of(*bytes));
-        let fills_lines = || sized.iter().find(|(_, bytes)| wraps && bytes.next_multiple_of(LINE as u64) == size);
-        divides.or_else(fills_lines).copied()
+        let unit = &self.units[unit];
+        let sized = |type_at| Some((type_at, size_of_type(unit, type_at, 0).filter(|&bytes| bytes > 0)?));
+        let fits =
+            |&(_, bytes): &(_, u64)| size.is_multiple_of(bytes) || wraps && bytes.next_multiple_of(LINE as u64) == size;
+        parameters(unit, function?).into_iter().filter_map(sized).find(fits)
     }
 
     /// The type and the field of a byte of a block that a function of an allocator of C++ asked

@@ -306,7 +306,9 @@ impl Told {
             let within = address - block.address;
             let codes: Vec<(u64, Code)> =
                 block.pcs.iter().filter_map(|&pc| Some((pc, known.modules.code(pc)?))).collect();
-            let maker = codes.iter().find(|(_, code)| !code.is_library).or(codes.first());
+            // Of code of the library alone, the outermost says most.
+            let own = codes.iter().find(|(_, code)| !code.is_library);
+            let maker = own.or(codes.iter().rfind(|(_, code)| code.location != "?")).or(codes.first());
             let typed = maker.and_then(|(pc, code)| {
                 let (names, base) = known.modules.of(*pc)?;
                 // Callers in other files have types of their own.

@@ -30,7 +30,8 @@ impl Names {
         let place = |&start: &u64| Some(start - self.first + base);
         let variables = self.variables.iter().map(|(start, own)| (place(start), own));
         let variables = variables.chain(self.of_threads.values().map(|own| (None, own)));
-        let variables = variables.filter(|(_, own)| own.is_own);
+        // Tables of functions are the compiler's, and never written.
+        let variables = variables.filter(|(_, own)| own.is_own && !own.name.ends_with("{vtable}"));
         let mut all: Vec<Declared> =
             variables.filter_map(|(at, own)| of(&own.name, at, own.size, own.unit, own.type_at)).collect();
         let mut seen = BTreeSet::new();
