@@ -2,16 +2,15 @@
 
 mod declared;
 pub(crate) mod source;
+mod units;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
-use std::rc::Rc;
 
 use addr2line::Loader;
-use gimli::{AttributeValue, Dwarf, EndianRcSlice, EvaluationResult, Location, RunTimeEndian, Unit, UnitOffset};
+use gimli::{AttributeValue, Dwarf, EndianRcSlice, RunTimeEndian, Unit, UnitOffset};
 use hitm_memory::LINE;
-use object::{Object, ObjectSection};
 
 use super::frames::{self, Local};
 use super::rust_names;
@@ -52,13 +51,6 @@ struct NamedType {
     is_own: bool,
 }
 
-/// Where a variable lies.
-enum Place {
-    Address(u64),
-    /// In each thread's storage.
-    Thread(u64),
-}
-
 /// A global or thread-local variable.
 struct Variable {
     name: String,
@@ -92,10 +84,6 @@ pub(crate) struct Code {
     pub(crate) is_library: bool,
 }
 
-/// Namespaces of the libraries of Rust and C++ and of what comes with compilers.
-const LIBRARIES: [&str; 10] =
-    ["std", "core", "alloc", "hashbrown", "gimli", "addr2line", "__gnu_cxx", "__cxxabiv1", "hitm_sync", "hitm_memory"];
-
 /// Lines of a statement, at most.
 const STATEMENT: usize = 8;
 
@@ -119,91 +107,11 @@ impl Names {
         };
         let Ok(bytes) = fs::read(path) else { return names };
         names.symbols = Symbols::of(&bytes);
-        if let Some(dwarf) = load(&bytes) {
+        if let Some(dwarf) = units::load(&bytes) {
             names.read_units(&dwarf);
             names.dwarf = Some(dwarf);
         }
         names
-    }
-
-    fn read_units(&mut self, dwarf: &Dwarf<Bytes>) {
-        let mut headers = dwarf.units();
-        while let Ok(Some(header)) = headers.next() {
-            let Ok(unit) = dwarf.unit(header) else { continue };
-            let (number, is_rust) = (self.units.len(), is_rust(&unit));
-            let mut entries = unit.entries();
-            // The outermost namespace around the entry, and how deep it is.
-            let mut space: Option<(isize, String)> = None;
-            let (mut found, mut types) = (Vec::new(), Vec::new());
-            // How deep the last structure is: what is in it, in Rust, is a variant of that.
-            let mut structure = isize::MAX;
-            while let Ok(Some(entry)) = entries.next_dfs() {
-                let named = || entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name));
-                if space.as_ref().is_some_and(|(depth, _)| entry.depth() <= *depth) {
-                    space = None;
-                }
-                if entry.depth() <= structure {
-                    structure = isize::MAX;
-                }
-                if entry.tag() == gimli::DW_TAG_namespace && space.is_none() {
-                    space = named().map(|name| (entry.depth(), name));
-                }
-                let of_library = space.as_ref().is_some_and(|(_, name)| LIBRARIES.contains(&name.as_str()));
-                let is_own = |entry| !of_library && !is_of_system(dwarf, &unit, entry);
-                if let gimli::DW_TAG_variable | gimli::DW_TAG_member | gimli::DW_TAG_formal_parameter = entry.tag()
-                    && let Some(pointee) = pointee(&unit, entry)
-                    && let Some(name) = named()
-                {
-                    self.pointees.entry(name).or_default().push((number, pointee));
-                }
-                match entry.tag() {
-                    gimli::DW_TAG_variable => {}
-                    gimli::DW_TAG_structure_type
-                    | gimli::DW_TAG_class_type
-                    | gimli::DW_TAG_union_type
-                    | gimli::DW_TAG_typedef => {
-                        if is_rust && entry.depth() > structure {
-                            continue;
-                        }
-                        structure = entry.depth();
-                        types.extend(named().map(|name| (name, entry.offset(), is_own(entry))));
-                        continue;
-                    }
-                    _ => continue,
-                }
-                let location = entry.attr_value(gimli::DW_AT_location);
-                let Some(place) = location.and_then(|value| place_of(dwarf, &unit, &value)) else { continue };
-                // A definition may refer to its declaration for name and type.
-                let declared = match entry.attr_value(gimli::DW_AT_specification) {
-                    Some(AttributeValue::UnitRef(at)) => unit.entry(at).ok(),
-                    _ => None,
-                };
-                let attribute = |name| {
-                    entry.attr_value(name).or_else(|| declared.as_ref().and_then(|declared| declared.attr_value(name)))
-                };
-                let name = attribute(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name));
-                let (Some(name), Some(AttributeValue::UnitRef(type_at))) = (name, attribute(gimli::DW_AT_type)) else {
-                    continue;
-                };
-                found.push((place, name, type_at, is_own(declared.as_ref().unwrap_or(entry))));
-            }
-            for (name, type_at, is_own) in types {
-                let name = if is_rust { rust_names::brief(&name) } else { name };
-                if let Some(size) = size_of_type(&unit, type_at, 0).filter(|&size| size > 0) {
-                    self.types.push(NamedType { name, size, unit: number, type_at, is_own });
-                }
-            }
-            for (place, name, type_at, is_own) in found {
-                let size = size_of_type(&unit, type_at, 0).unwrap_or(1).max(1);
-                let name = if is_rust { rust_names::brief(&name) } else { name };
-                let variable = Variable { name, size, unit: number, type_at, is_own };
-                match place {
-                    Place::Address(address) => self.variables.insert(address, variable),
-                    Place::Thread(within) => self.of_threads.insert(within, variable),
-                };
-            }
-            self.units.push(unit);
-        }
     }
 
     /// Returns function and place of the call that returns to `address`: the innermost function
@@ -391,8 +299,8 @@ impl Names {
         })
     }
 
-    /// The name of a type of `bytes` bytes, and the path to byte `within` of a block of `size` bytes
-    /// that has an array of them, or one.
+    /// The name of a type of `bytes` bytes, and the path to byte `within` of a block of `size`
+    /// bytes that has an array of them, or one.
     fn element(
         &self,
         name: String,
@@ -457,13 +365,6 @@ pub(super) fn is_rust(unit: &Unit<Bytes>) -> bool {
     language == Some(AttributeValue::Language(gimli::DW_LANG_Rust))
 }
 
-/// Whether what an entry describes is of the system's headers, or of the compilers' own functions,
-/// which are linked with the runtime library.
-fn is_of_system(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, entry: &gimli::DebuggingInformationEntry<Bytes>) -> bool {
-    let file = source::file_of(dwarf, unit, entry);
-    file.is_some_and(|file| file.starts_with("/usr") || file.iter().any(|part| part == "compiler-rt"))
-}
-
 /// What a function is generic over, in the order of its parameters.
 fn parameters(unit: &Unit<Bytes>, function: u64) -> Vec<UnitOffset> {
     let mut at = UnitOffset(function as usize);
@@ -506,12 +407,6 @@ fn assigned(statement: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// What a variable or member that is a pointer points to.
-fn pointee(unit: &Unit<Bytes>, entry: &gimli::DebuggingInformationEntry<Bytes>) -> Option<UnitOffset> {
-    let pointer = unit.entry(type_of(entry)?).ok()?;
-    if pointer.tag() == gimli::DW_TAG_pointer_type { type_of(&pointer) } else { None }
-}
-
 /// Whether `name` is a word of `line`.
 fn has_word(line: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
@@ -519,44 +414,7 @@ fn has_word(line: &str, name: &str) -> bool {
         .any(|(at, _)| !line[..at].ends_with(is_part) && !line[at + name.len()..].starts_with(is_part))
 }
 
-fn load(bytes: &[u8]) -> Option<Dwarf<Bytes>> {
-    let file = object::File::parse(bytes).ok()?;
-    let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-    let section = |id: gimli::SectionId| -> Result<Bytes, gimli::Error> {
-        let section = file.section_by_name(id.name());
-        let data = section.and_then(|section| section.uncompressed_data().ok()).unwrap_or_default();
-        Ok(Bytes::new(Rc::from(&*data), endian))
-    };
-    Dwarf::load(section).ok()
-}
-
 pub(super) fn text(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: AttributeValue<Bytes>) -> Option<String> {
     let text = dwarf.attr_string(unit, value).ok()?;
     gimli::Reader::to_string_lossy(&text).ok().map(std::borrow::Cow::into_owned)
-}
-
-/// The place of a location that is one.
-fn place_of(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: &AttributeValue<Bytes>) -> Option<Place> {
-    let AttributeValue::Exprloc(expression) = value else { return None };
-    let mut evaluation = expression.clone().evaluation(unit.encoding());
-    let mut state = evaluation.evaluate().ok()?;
-    loop {
-        state = match state {
-            EvaluationResult::RequiresRelocatedAddress(address) => {
-                evaluation.resume_with_relocated_address(address).ok()?
-            }
-            // clang keeps addresses in a table of their own.
-            EvaluationResult::RequiresIndexedAddress { index, .. } => {
-                let address = dwarf.address(unit, index).ok()?;
-                evaluation.resume_with_indexed_address(address).ok()?
-            }
-            EvaluationResult::RequiresTls(within) => return Some(Place::Thread(within)),
-            EvaluationResult::Complete => break,
-            _ => return None,
-        };
-    }
-    match evaluation.result().first()?.location {
-        Location::Address { address } => Some(Place::Address(address)),
-        _ => None,
-    }
 }

@@ -1,3 +1,5 @@
+//! Threads that add to one word, through wrappers of the word and of its memory.
+
 mod words;
 
 use std::thread;

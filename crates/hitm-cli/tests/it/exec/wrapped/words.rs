@@ -1,3 +1,5 @@
+//! A word, and memory of whole lines.
+
 use std::alloc::{Layout, alloc};
 use std::sync::atomic::{AtomicU64, Ordering};
 
