@@ -289,11 +289,14 @@ unsafe extern "C" fn sched_setaffinity(pid: c_int, bytes: usize, set: *const u8)
 
 /// The CPUs that the first thread may use, as other threads inherit them.
 pub(crate) fn allowed_of_process() -> Vec<CpuId> {
-    let topology = shared().runtime.topology();
-    let allowed = shared().threads.first().map(|first| first.cpus.borrow());
-    let may_use =
-        |cpu: &CpuId| allowed.as_ref().and_then(|set| set.as_ref().map(|set| set.contains(*cpu))) != Some(false);
-    topology.cpu_ids().filter(may_use).collect()
+    shared().threads.first().map_or_else(|| shared().runtime.topology().cpu_ids().collect(), allowed)
+}
+
+/// The CPUs that a thread may use.
+fn allowed(thread: &Thread) -> Vec<CpuId> {
+    let set = thread.cpus.borrow();
+    let may_use = |&cpu: &CpuId| set.as_ref().is_none_or(|set| set.contains(cpu));
+    shared().runtime.topology().cpu_ids().filter(may_use).collect()
 }
 
 fn write_set(thread: Option<&'static Thread>, bytes: usize, set: *mut u8) -> c_int {
@@ -301,11 +304,8 @@ fn write_set(thread: Option<&'static Thread>, bytes: usize, set: *mut u8) -> c_i
     // SAFETY: the program's argument has so many bytes.
     let set = unsafe { std::slice::from_raw_parts_mut(set, bytes) };
     set.fill(0);
-    let allowed = thread.cpus.borrow();
-    for cpu in shared().runtime.topology().cpu_ids().filter(|cpu| cpu.index() < 8 * bytes) {
-        if allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu)) {
-            set[cpu.index() / 8] |= 1 << (cpu.index() % 8);
-        }
+    for cpu in allowed(thread).into_iter().filter(|cpu| cpu.index() < 8 * bytes) {
+        set[cpu.index() / 8] |= 1 << (cpu.index() % 8);
     }
     0
 }

@@ -119,7 +119,7 @@ unsafe extern "C" fn shutdown(file: c_int, how: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
     let Some(thread) = thread::current() else {
         // SAFETY: the program's own call: its duty.
         return unsafe { native!(fn eventfd(c_uint, c_int) -> c_int)(value, flags) };

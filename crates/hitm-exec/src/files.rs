@@ -120,14 +120,9 @@ macro_rules! opens {
             if is_random(path) {
                 return shared().files.add(&Open::new(Object::Random, false));
             }
-            let own = StandIn::of(path);
-            let path = own.as_ref().map_or(path, StandIn::path);
+            let call = native!(fn $name($($kind,)* *const c_char, c_int, c_uint) -> c_int);
             // SAFETY: the program's own call: its duty.
-            let result = unsafe {
-                native!(fn $name($($kind,)* *const c_char, c_int, c_uint) -> c_int)($($before,)* path, flags, mode)
-            };
-            StandIn::end(own);
-            result
+            StandIn::with(path, |path| unsafe { call($($before,)* path, flags, mode) })
         }
     )*};
 }
@@ -172,12 +167,9 @@ macro_rules! opens_stream {
                 // SAFETY: `read_random` needs no cookie; the others may be absent.
                 return unsafe { fopencookie(std::ptr::null_mut(), mode, functions) };
             }
-            let own = StandIn::of(path);
-            let path = own.as_ref().map_or(path, StandIn::path);
+            let call = native!(fn $name(*const c_char, *const c_char) -> *mut c_void);
             // SAFETY: the program's own call: its duty.
-            let result = unsafe { native!(fn $name(*const c_char, *const c_char) -> *mut c_void)(path, mode) };
-            StandIn::end(own);
-            result
+            StandIn::with(path, |path| unsafe { call(path, mode) })
         }
     )*};
 }
@@ -189,14 +181,9 @@ macro_rules! asks_about {
     ($($name:ident($($before:ident: $before_type:ty)?; path $(, $after:ident: $type:ty)*) -> $result:ty;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($before: $before_type,)? path: *const c_char $(, $after: $type)*) -> $result {
-            let own = StandIn::of(path);
-            let path = own.as_ref().map_or(path, StandIn::path);
+            let call = native!(fn $name($($before_type,)? *const c_char $(, $type)*) -> $result);
             // SAFETY: the program's own call: its duty.
-            let result = unsafe {
-                native!(fn $name($($before_type,)? *const c_char $(, $type)*) -> $result)($($before,)? path $(, $after)*)
-            };
-            StandIn::end(own);
-            result
+            StandIn::with(path, |path| unsafe { call($($before,)? path $(, $after)*) })
         }
     )*};
 }
@@ -210,13 +197,9 @@ asks_about! {
 /// Does `stat` and its like by the system call: before version 2.33 they are no functions of the C
 /// library that could be found at run time. `state` has the kernel's form on x86-64.
 fn stat_by(path: *const c_char, state: *mut c_void, flags: c_int) -> c_int {
-    let own = StandIn::of(path);
-    let path = own.as_ref().map_or(path, StandIn::path);
     let call = native!(fn syscall(c_long, c_int, *const c_char, *mut c_void, c_int) -> c_long);
     // SAFETY: the program's own call: its duty.
-    let result = unsafe { call(libc::SYS_newfstatat, libc::AT_FDCWD, path, state, flags) };
-    StandIn::end(own);
-    result as c_int
+    StandIn::with(path, |path| unsafe { call(libc::SYS_newfstatat, libc::AT_FDCWD, path, state, flags) }) as c_int
 }
 
 macro_rules! stats {

@@ -1,6 +1,6 @@
 //! Raw system calls of the program; code that it makes, which is refused; and pinned memory.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use hitm_machine::{Simulated, program};
 use hitm_memory::{PathCost, Platform};
@@ -8,6 +8,7 @@ use libc::{EAGAIN, EINTR, EINVAL, ENOSYS, ETIMEDOUT};
 
 use crate::access::{enter_call, poke, update_on_host};
 use crate::cpus::sched_yield;
+use crate::descriptors::eventfd;
 use crate::futex::{self, Ended};
 use crate::locks::fail;
 use crate::native::native;
@@ -41,6 +42,11 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
         libc::SYS_rseq => rseq::call(thread, a, b, c, d as u32),
         libc::SYS_membarrier => membarrier::call(thread, a as c_int, b as c_int, c as c_int),
         libc::SYS_getcpu => Ok(cpu_and_node(thread, a, b)),
+        libc::SYS_eventfd | libc::SYS_eventfd2 => {
+            let flags = if number == libc::SYS_eventfd2 { b as c_int } else { 0 };
+            // SAFETY: it is the call's own function.
+            return unsafe { eventfd(a as c_uint, flags) }.into();
+        }
         libc::SYS_sched_yield => {
             // SAFETY: it is the call's own function.
             return unsafe { sched_yield() }.into();

@@ -30,7 +30,7 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     /// The one for a path of the program; none if the host's own will do.
-    pub(crate) fn of(path: *const c_char) -> Option<Self> {
+    fn of(path: *const c_char) -> Option<Self> {
         thread::current().filter(|_| !path.is_null())?;
         // SAFETY: the program's argument: a path.
         let path = unsafe { CStr::from_ptr(path) }.to_str().ok()?;
@@ -73,15 +73,15 @@ impl StandIn {
         Some(Self { path: CString::new(path.into_os_string().into_encoded_bytes()).ok()?, _file: None })
     }
 
-    /// Ends what a call has used. On the program's side: its memory and its file are the machine's.
-    pub(crate) fn end(used: Option<Self>) {
-        if used.is_some() {
-            on_host(|| drop(used));
+    /// Runs a call of the program on a path, or on the one that stands in for it. On the program's
+    /// side: the memory and the file of a stand-in are the machine's.
+    pub(crate) fn with<R>(path: *const c_char, call: impl FnOnce(*const c_char) -> R) -> R {
+        let own = Self::of(path);
+        let result = call(own.as_ref().map_or(path, |own| own.path.as_ptr()));
+        if own.is_some() {
+            on_host(|| drop(own));
         }
-    }
-
-    pub(crate) fn path(&self) -> *const c_char {
-        self.path.as_ptr()
+        result
     }
 }
 

@@ -63,8 +63,10 @@ fn main() {
 }
 "#;
 
-/// A program that pins its thread by the crate rustix.
+/// A program that pins its thread by the crate rustix, and waits for another one.
 const PINS: &str = r#"
+use std::{thread, time::{Duration, Instant}};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 
 fn main() {
@@ -72,6 +74,16 @@ fn main() {
     let mut cpus = CpuSet::new();
     cpus.set(last);
     println!("{:?} {}", sched_setaffinity(None, &cpus), sched_getcpu() == last);
+    let event = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+    let (begin, mut value) = (Instant::now(), [0; 8]);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(3));
+            rustix::io::write(&event, &7_u64.to_ne_bytes()).unwrap();
+        });
+        rustix::io::read(&event, &mut value).unwrap();
+    });
+    println!("{} {}", u64::from_ne_bytes(value), begin.elapsed().as_millis());
 }
 "#;
 
@@ -94,13 +106,13 @@ fn compile(dependencies: &str, source: &str) -> Program {
 }
 
 #[test]
-fn a_thread_is_pinned_on_the_machine_by_rustix() {
+fn calls_by_rustix_are_those_of_the_machine() {
     if !is_possible() {
         return;
     }
-    let program = compile("rustix = { version = \"1\", features = [\"thread\"] }", PINS);
+    let program = compile("rustix = { version = \"1\", features = [\"event\", \"thread\"] }", PINS);
     let (ended, _) = program.simulated(&["--cpus", "480", "--lines", "0"], &[]);
-    assert!(ended.stdout.starts_with("Ok(()) true\n"), "{}", ended.stdout);
+    assert!(ended.stdout.starts_with("Ok(()) true\n7 3\n"), "{}", ended.stdout);
 }
 
 #[test]
