@@ -65,21 +65,6 @@ fn by_line<'a>(fields: &Fields<'a>) -> BTreeMap<u32, Fields<'a>> {
     lines
 }
 
-/// Returns the cycles that fields of different groups cost each other.
-fn lost_between(groups: &[Fields<'_>]) -> f64 {
-    let mut lost = 0.0;
-    for (index, group) in groups.iter().enumerate() {
-        for other in &groups[index + 1..] {
-            for &(one, heat) in group {
-                for &(two, other) in other {
-                    lost += heat.lost(two) + other.lost(one);
-                }
-            }
-        }
-    }
-    lost
-}
-
 fn pair((victim, heat): (&str, &Heat), (writer, by): (&str, &Heat)) -> Evidence {
     Evidence {
         waits: victim.to_owned(),
@@ -91,21 +76,26 @@ fn pair((victim, heat): (&str, &Heat), (writer, by): (&str, &Heat)) -> Evidence 
     }
 }
 
-fn evidence(groups: &[Fields<'_>]) -> Vec<Evidence> {
-    let mut pairs = Vec::new();
-    for (index, group) in groups.iter().enumerate() {
-        let others: Vec<(&str, &Heat)> = groups
-            .iter()
-            .enumerate()
-            .filter(|&(place, _)| place != index)
-            .flat_map(|(_, other)| other.clone())
-            .collect();
-        pairs.extend(group.iter().flat_map(|&victim| others.iter().map(move |&writer| pair(victim, writer))));
+/// Returns the cycles that fields cost each other which would be apart, and the pairs that cost
+/// most.
+fn parted(fields: &Fields<'_>, is_apart: impl Fn(&str, &str) -> bool) -> (f64, Vec<Evidence>) {
+    let by_name: BTreeMap<&str, &Heat> = fields.iter().copied().collect();
+    let mut pairs: Vec<Evidence> = Vec::new();
+    for &(victim, heat) in fields {
+        // Few fields cost a field anything, however many there are.
+        for written in heat.lost_to.keys() {
+            if let Some((&written, by)) = by_name.get_key_value(written.as_str())
+                && is_apart(victim, written)
+            {
+                pairs.push(pair((victim, heat), (written, by)));
+            }
+        }
     }
+    let lost = pairs.iter().map(|pair| pair.cycles).sum();
     pairs.retain(|pair| pair.cycles > 0.0);
     pairs.sort_by(|one, other| other.cycles.total_cmp(&one.cycles));
     pairs.truncate(EVIDENCE);
-    pairs
+    (lost, pairs)
 }
 
 /// Pairs of fields that a suggestion shows.
@@ -116,13 +106,17 @@ fn names(fields: &Fields<'_>) -> Vec<String> {
 }
 
 fn suggestion(kind: Kind, title: String, object: &str, groups: &[Fields<'_>], moved: &[Fields<'_>]) -> Suggestion {
+    let numbered =
+        groups.iter().enumerate().flat_map(|(number, group)| group.iter().map(move |(name, _)| (*name, number)));
+    let number: BTreeMap<&str, usize> = numbered.collect();
+    let (lost, evidence) = parted(&groups.concat(), |one, other| number.get(one) != number.get(other));
     Suggestion {
         kind,
         title,
         object: object.to_owned(),
-        lost: lost_between(groups),
+        lost,
         share: 0.0,
-        evidence: evidence(groups),
+        evidence,
         plan: (!moved.is_empty()).then(|| Plan {
             object: object.to_owned(),
             groups: moved.iter().map(names).collect(),
@@ -275,20 +269,7 @@ fn each(layout: &Layout, kind: &str, fields: &Fields<'_>, elements: &[String]) -
     groups.sort();
     let number: BTreeMap<&str, usize> =
         groups.iter().enumerate().flat_map(|(number, group)| group.iter().map(move |name| (&**name, number))).collect();
-    let mut evidence: Vec<Evidence> = Vec::new();
-    let mut lost = 0.0;
-    let by_name: BTreeMap<&str, &Heat> = fields.iter().copied().collect();
-    for &(victim, heat) in fields {
-        for (written, cycles) in &heat.lost_to {
-            let Some((written, by)) = by_name.get_key_value(written.as_str()) else { continue };
-            if number.get(victim) != number.get(written) && *cycles > 0.0 {
-                lost += cycles;
-                evidence.push(pair((victim, heat), (written, by)));
-            }
-        }
-    }
-    evidence.sort_by(|one, other| other.cycles.total_cmp(&one.cycles));
-    evidence.truncate(EVIDENCE);
+    let (lost, evidence) = parted(fields, |one, other| number.get(one) != number.get(other));
     let plan = Some(Plan { object: layout.object.clone(), groups, split: None });
     let base = suggestion(Kind::Pad, format!("each {kind} on a line of its own"), &layout.object, &[], &[]);
     Suggestion { lost, evidence, plan, ..base }
