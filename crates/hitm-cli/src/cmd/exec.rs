@@ -74,10 +74,11 @@ pub(crate) struct Exec {
     /// Nanoseconds of the instructions of a basic block, its accesses not counted.
     #[arg(long, value_name = "NS", default_value_t = 0.3, value_parser = factor, allow_negative_numbers = true)]
     block_ns: f64,
-    /// Look through functions of source files whose path contains this, as reports do through the
-    /// language's library: what they access is told as in their callers, and what they allocate as
-    /// the callers'. For wrappers of atomics, locks and allocators; several are separated by
-    /// commas. A function that is called, not inlined, is told itself.
+    /// Look through the functions of source files whose paths contain this.
+    ///
+    /// It is for wrappers of atomics, locks and allocators. Reports tell an access in such a
+    /// function as in its caller, unless the function was called and not inlined. They tell a block
+    /// that it allocates as the caller's. Several parts of paths are separated by commas.
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
     through: Vec<String>,
     /// Take the last number that the program prints after these words, on stdout or else on stderr,

@@ -5,7 +5,7 @@ use gimli::{AttributeValue, BaseAddresses, Dwarf, Operation, Unit, UnitOffset, U
 use object::{Object, ObjectSection};
 
 use super::names::{Bytes, is_rust, text};
-use super::rust_names;
+use super::rust_names::Brief;
 use super::types::type_of;
 
 /// Names within names, at most: a variable of an inlined function refers to its definition.
@@ -40,7 +40,13 @@ pub(super) fn end_of_frame(file: &object::File<'_>, address: u64) -> Option<i64>
 /// The variables of the function at `function` that have a place in its frame all the time, with
 /// those of blocks and of functions that were inlined into it. `end` is how far above the frame
 /// pointer the frame ends.
-pub(super) fn locals(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, function: UnitOffset, end: i64) -> Vec<Local> {
+pub(super) fn locals(
+    dwarf: &Dwarf<Bytes>,
+    unit: &Unit<Bytes>,
+    function: UnitOffset,
+    end: i64,
+    brief: &Brief,
+) -> Vec<Local> {
     let mut locals = Vec::new();
     let Some(base) = unit.entry(function).ok().and_then(|entry| base_of(unit, &entry, end)) else { return locals };
     let Ok(mut entries) = unit.entries_at_offset(function) else { return locals };
@@ -58,7 +64,7 @@ pub(super) fn locals(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, function: UnitOff
         }
         inlined.truncate((entry.depth() - depth - 1) as usize);
         let is_inlined = entry.tag() == gimli::DW_TAG_inlined_subroutine;
-        let own = is_inlined.then(|| function_name(dwarf, unit, entry)).flatten();
+        let own = is_inlined.then(|| function_name(dwarf, unit, entry, brief)).flatten();
         inlined.push(own.or_else(|| inlined.last().cloned().flatten()));
         if !matches!(entry.tag(), gimli::DW_TAG_variable | gimli::DW_TAG_formal_parameter) {
             continue;
@@ -79,6 +85,7 @@ fn function_name(
     dwarf: &Dwarf<Bytes>,
     unit: &Unit<Bytes>,
     entry: &gimli::DebuggingInformationEntry<Bytes>,
+    brief: &Brief,
 ) -> Option<String> {
     let mut entry = entry.clone();
     let mut plain = None;
@@ -86,7 +93,7 @@ fn function_name(
         let of = |name| entry.attr_value(name).and_then(|name| text(dwarf, unit, name));
         if let Some(linked) = of(gimli::DW_AT_linkage_name) {
             let name = addr2line::demangle_auto(linked.into(), None);
-            return Some(if is_rust(unit) { rust_names::brief(&name) } else { name.into_owned() });
+            return Some(if is_rust(unit) { brief.function(&name) } else { name.into_owned() });
         }
         plain = plain.or_else(|| of(gimli::DW_AT_name));
         let origin = entry.attr_value(gimli::DW_AT_abstract_origin);

@@ -15,8 +15,8 @@ enum Last {
     Crash { code: u64, address: u64, thread: Option<usize> },
 }
 
-/// Returns the words for it, if it is that.
-pub(crate) fn last_words(text: &str) -> Option<String> {
+/// Returns the words for it, if it is that. Its place is told as reports tell theirs.
+pub(crate) fn last_words(text: &str, through: &Through) -> Option<String> {
     let (first, maps) = text.split_once('\n').unwrap_or((text, ""));
     match serde_json::from_str(first).ok()? {
         Last::Refused(why) => Some(match why.strip_prefix("the program ") {
@@ -32,14 +32,14 @@ pub(crate) fn last_words(text: &str) -> Option<String> {
             if code == address {
                 return Some(format!("segmentation fault of {thread}: it went to {code:#x}, where no code is"));
             }
-            let place = named(maps, code).unwrap_or_else(|| format!("code at {code:#x}"));
+            let place = named(maps, code, through).unwrap_or_else(|| format!("code at {code:#x}"));
             Some(format!("segmentation fault of {thread} in {place}: it accessed address {address:#x}"))
         }
     }
 }
 
 /// The function with the code at an address, with its source line.
-fn named(maps: &str, code: u64) -> Option<String> {
+fn named(maps: &str, code: u64, through: &Through) -> Option<String> {
     let mapped = maps.lines().filter_map(|line| {
         let (from, until) = line.split(' ').next()?.split_once('-')?;
         let hex = |text| u64::from_str_radix(text, 16).ok();
@@ -50,7 +50,7 @@ fn named(maps: &str, code: u64) -> Option<String> {
     let (_, path) = mapped.iter().find(|(range, _)| range.contains(&code))?;
     let base = mapped.iter().find(|(_, other)| other == path)?.0.start;
     // Calls are named by the address that they return to.
-    let code = Names::of(path, &Through::default()).code(code - base + 1)?;
+    let code = Names::of(path, through).code(code - base + 1)?;
     Some(match code.location.as_str() {
         "?" => code.function,
         location => format!("{} ({location})", code.function),

@@ -13,9 +13,9 @@ use gimli::{AttributeValue, Dwarf, EndianRcSlice, RunTimeEndian, Unit, UnitOffse
 use hitm_memory::LINE;
 
 use super::frames::{self, Local};
-use super::rust_names;
+use super::rust_names::Brief;
 use super::symbols::Symbols;
-use super::through::Through;
+use super::through::{Origin, Through};
 use super::types::{size_of_type, type_of, walk};
 
 pub(super) type Bytes = EndianRcSlice<RunTimeEndian>;
@@ -40,6 +40,7 @@ pub(crate) struct Names {
     /// Structures and names of types.
     types: Vec<NamedType>,
     through: Through,
+    brief: Brief,
 }
 
 /// A type with a name.
@@ -80,8 +81,7 @@ pub(crate) struct Code {
     /// The file as the compiler named it.
     file: String,
     line: u32,
-    /// Whether it is of the language's own library, or looked through as that is.
-    pub(crate) is_library: bool,
+    pub(crate) origin: Origin,
 }
 
 /// Lines of a statement, at most.
@@ -104,6 +104,7 @@ impl Names {
             pointees: HashMap::new(),
             types: Vec::new(),
             through: through.clone(),
+            brief: Brief::default(),
         };
         let Ok(bytes) = fs::read(path) else { return names };
         names.symbols = Symbols::of(&bytes);
@@ -123,24 +124,26 @@ impl Names {
         let mut frames = loader.find_frames(probe).ok()?;
         let mut innermost: Option<Code> = None;
         while let Ok(Some(frame)) = frames.next() {
-            let (Some(function), Some(place)) = (frame.function.as_ref().and_then(shown), frame.location) else {
+            let (Some(function), Some(place)) =
+                (frame.function.as_ref().and_then(|function| self.shown(function)), frame.location)
+            else {
                 continue;
             };
             let (file, line) = (place.file.unwrap_or("?"), place.line.unwrap_or(0));
             let short = Path::new(file).file_name().map_or_else(|| file.into(), |name| name.to_string_lossy());
-            let (location, is_library) = (format!("{short}:{line}"), self.through.has(file));
-            let code = Code { function, location, file: file.to_owned(), line, is_library };
-            if !is_library {
+            let (location, origin) = (format!("{short}:{line}"), self.through.origin(file));
+            let code = Code { function, location, file: file.to_owned(), line, origin };
+            if origin == Origin::Program {
                 return Some(code);
             }
             // A wrapper that was not inlined is told itself, not what it wraps.
-            if innermost.is_none() || self.through.wraps(file) {
+            if innermost.is_none() || origin == Origin::Wrapper {
                 innermost = Some(code);
             }
         }
         innermost.or_else(|| {
             let function = loader.find_symbol(probe)?.to_owned();
-            Some(Code { function, location: "?".to_owned(), file: String::new(), line: 0, is_library: true })
+            Some(Code { function, location: "?".to_owned(), file: String::new(), line: 0, origin: Origin::Language })
         })
     }
 
@@ -176,9 +179,9 @@ impl Names {
     }
 
     /// Returns the function in whose middle the call is that returns to `address`, and its
-    /// variables by their places relative to the frame pointer. None if it is of a library.
+    /// variables by their places relative to the frame pointer. None if it is of the language's library.
     pub(crate) fn frame(&self, address: u64) -> Option<FrameNames> {
-        let function = self.code(address).filter(|code| !code.is_library)?.function;
+        let function = self.code(address).filter(|code| code.origin != Origin::Language)?.function;
         let probe = address.wrapping_add(self.first).checked_sub(1)?;
         let locals = || {
             let unit = self.unit_at(probe)?;
@@ -186,12 +189,12 @@ impl Names {
             let (mut outermost, mut owner) = (None, None);
             while let Ok(Some(frame)) = frames.next() {
                 outermost = frame.dw_die_offset.or(outermost);
-                owner = frame.function.as_ref().and_then(shown).or(owner);
+                owner = frame.function.as_ref().and_then(|function| self.shown(function)).or(owner);
             }
             let bytes = fs::read(&self.path).ok()?;
             let end = frames::end_of_frame(&object::File::parse(&*bytes).ok()?, probe)?;
             let at = UnitOffset(gimli::ReaderOffset::into_u64(outermost?.0) as usize);
-            Some((owner?, unit, frames::locals(self.dwarf.as_ref()?, &self.units[unit], at, end)))
+            Some((owner?, unit, frames::locals(self.dwarf.as_ref()?, &self.units[unit], at, end, &self.brief)))
         };
         let (owner, unit, locals) = locals().unwrap_or_default();
         Some(FrameNames { function, owner, unit, locals })
@@ -214,10 +217,12 @@ impl Names {
 
     /// Returns the type and the field of a byte of a heap block, if the statement that made the
     /// block names a structure whose size divides the block's, or assigns it to a pointer to one.
-    pub(crate) fn block_field(&self, maker: &Code, size: u64, within: u64) -> Option<(String, String)> {
+    /// With `wraps` the statement called a wrapper, which may have given it lines of its own.
+    pub(crate) fn block_field(&self, maker: &Code, size: u64, within: u64, wraps: bool) -> Option<(String, String)> {
         let source = fs::read_to_string(&maker.file).ok()?;
         let statement = statement(&source, (maker.line as usize).checked_sub(1)?)?;
-        let fits = |named: &&NamedType| size.is_multiple_of(named.size) && has_word(&statement, &named.name);
+        let divides = |bytes: u64| size.is_multiple_of(bytes) || wraps && fills_lines(bytes, size);
+        let fits = |named: &&NamedType| divides(named.size) && has_word(&statement, &named.name);
         // What follows `new`, else the longest name in it: `node` is in `node_pool` too.
         let is_made = |named: &NamedType| {
             statement.split("new ").skip(1).any(|made| {
@@ -226,16 +231,17 @@ impl Names {
             })
         };
         if let Some(named) = self.types.iter().filter(fits).max_by_key(|named| (is_made(named), named.name.len())) {
-            return Some(self.element(named.name.clone(), (named.unit, named.type_at), size, named.size, within));
+            let place = (named.unit, named.type_at);
+            return Some(self.element(named.name.clone(), place, size, named.size, within, wraps));
         }
         let mut pointees = self.pointees.get(assigned(&statement)?)?.iter().filter_map(|&(unit, type_at)| {
             let bytes = size_of_type(&self.units[unit], type_at, 0).filter(|&bytes| bytes > 0)?;
-            let name = self.type_name(unit, type_at).filter(|_| size.is_multiple_of(bytes))?;
+            let name = self.type_name(unit, type_at).filter(|_| divides(bytes))?;
             Some((name, (unit, type_at), bytes))
         });
         let (name, place, bytes) = pointees.next()?;
         // Other pointers of this name may point to something else.
-        pointees.all(|(other, ..)| other == name).then(|| self.element(name, place, size, bytes, within))
+        pointees.all(|(other, ..)| other == name).then(|| self.element(name, place, size, bytes, within, wraps))
     }
 
     /// Returns the type and the field of a byte of a heap block, if a function around its
@@ -249,17 +255,19 @@ impl Names {
             let mut frames = loader.find_frames(probe).ok()?;
             while let Ok(Some(frame)) = frames.next() {
                 let file = frame.location.as_ref().and_then(|place| place.file).unwrap_or("?");
+                let origin = self.through.origin(file);
                 let at = frame.dw_die_offset.map(|at| gimli::ReaderOffset::into_u64(at.0));
-                if let Some((type_at, bytes)) = self.parameter(unit, at, size, self.through.wraps(file)) {
+                let wraps = origin == Origin::Wrapper;
+                if let Some((type_at, bytes)) = self.parameter(unit, at, size, wraps) {
                     let name = self.type_name(unit, type_at)?;
-                    return Some(self.element(name, (unit, type_at), size, bytes, within));
+                    return Some(self.element(name, (unit, type_at), size, bytes, within, wraps));
                 }
                 // C++ has the type in the name of the allocator.
                 let function = frame.function.as_ref().and_then(|function| function.demangle().ok());
                 if let Some(found) = function.and_then(|name| self.allocated(&name, size, within)) {
                     return Some(found);
                 }
-                if !self.through.has(file) {
+                if origin == Origin::Program {
                     // A function of the program may be generic over anything.
                     return None;
                 }
@@ -268,14 +276,23 @@ impl Names {
         None
     }
 
-    /// The first type that a function is generic over whose size divides that of a block, and its
-    /// size. A function that wraps an allocation may have given one value lines of its own.
+    /// The type that a function is generic over of which a block has an array, and its size. With
+    /// `wraps` the function may have given one value lines of its own.
     fn parameter(&self, unit: usize, function: Option<u64>, size: u64, wraps: bool) -> Option<(UnitOffset, u64)> {
-        let unit = &self.units[unit];
-        let sized = |type_at| Some((type_at, size_of_type(unit, type_at, 0).filter(|&bytes| bytes > 0)?));
-        let fits =
-            |&(_, bytes): &(_, u64)| size.is_multiple_of(bytes) || wraps && bytes.next_multiple_of(LINE as u64) == size;
-        parameters(unit, function?).into_iter().filter_map(sized).find(fits)
+        let own = &self.units[unit];
+        let sized = |type_at| Some((type_at, size_of_type(own, type_at, 0).filter(|&bytes| bytes > 0)?));
+        let all: Vec<(UnitOffset, u64)> = parameters(own, function?).into_iter().filter_map(sized).collect();
+        if !wraps {
+            return all.into_iter().find(|&(_, bytes)| size.is_multiple_of(bytes));
+        }
+        // What makes the value, or names it, is no part of the block.
+        let is_value = |&(type_at, _): &(UnitOffset, u64)| {
+            let name = self.type_name(unit, type_at).unwrap_or_default();
+            !name.starts_with('&') && !name.contains("{closure_env#") && !is_pointer(own, type_at)
+        };
+        let values: Vec<_> = all.into_iter().filter(is_value).collect();
+        let fills = values.iter().filter(|&&(_, bytes)| fills_lines(bytes, size)).max_by_key(|&&(_, bytes)| bytes);
+        fills.or_else(|| values.iter().find(|&&(_, bytes)| size.is_multiple_of(bytes))).copied()
     }
 
     /// The type and the field of a byte of a block that a function of an allocator of C++ asked
@@ -294,13 +311,13 @@ impl Names {
         };
         let named = self.types.iter().find(fits);
         Some(match named {
-            Some(named) => self.element(full.to_owned(), (named.unit, named.type_at), size, named.size, within),
+            Some(named) => self.element(full.to_owned(), (named.unit, named.type_at), size, named.size, within, false),
             None => (full.to_owned(), format!("+{within}")),
         })
     }
 
     /// The name of a type of `bytes` bytes, and the path to byte `within` of a block of `size`
-    /// bytes that has an array of them, or one.
+    /// bytes that has an array of them, or one. With `wraps` it is one if it may be.
     fn element(
         &self,
         name: String,
@@ -308,8 +325,9 @@ impl Names {
         size: u64,
         bytes: u64,
         within: u64,
+        wraps: bool,
     ) -> (String, String) {
-        if !size.is_multiple_of(bytes) {
+        if !size.is_multiple_of(bytes) || wraps && fills_lines(bytes, size) {
             // One value, and padding after it.
             let padding = || format!("+{within}");
             return (name, if within < bytes { self.field(unit, type_at, within) } else { padding() });
@@ -320,11 +338,18 @@ impl Names {
         (name, format!("{index}{dot}{field}"))
     }
 
+    /// The name of a function, as reports have it.
+    fn shown<R: gimli::Reader>(&self, function: &addr2line::FunctionName<R>) -> Option<String> {
+        let name = function.demangle().ok()?;
+        let is_rust = function.language == Some(gimli::DW_LANG_Rust);
+        Some(if is_rust { self.brief.function(&name) } else { name.into_owned() })
+    }
+
     fn type_name(&self, unit: usize, type_at: UnitOffset) -> Option<String> {
         let (dwarf, unit) = (self.dwarf.as_ref()?, &self.units[unit]);
         let entry = unit.entry(type_at).ok()?;
         let name = text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?)?;
-        Some(if is_rust(unit) { rust_names::brief(&name) } else { name })
+        Some(if is_rust(unit) { self.brief.type_name(&name) } else { name })
     }
 
     /// The unit with the code at an address of the file.
@@ -351,18 +376,21 @@ impl Names {
     }
 }
 
-/// The name of a function, as reports have it.
-fn shown<R: gimli::Reader>(function: &addr2line::FunctionName<R>) -> Option<String> {
-    let name = function.demangle().ok()?;
-    let is_rust = function.language == Some(gimli::DW_LANG_Rust);
-    Some(if is_rust { rust_names::brief(&name) } else { name.into_owned() })
-}
-
 /// Whether a unit was compiled from Rust.
 pub(super) fn is_rust(unit: &Unit<Bytes>) -> bool {
     let root = unit.entry(unit.header.root_offset());
     let language = root.ok().and_then(|root| root.attr_value(gimli::DW_AT_language));
     language == Some(AttributeValue::Language(gimli::DW_LANG_Rust))
+}
+
+/// Whether a block of `size` bytes may be the lines of one value of `bytes` bytes. Words come in
+/// arrays.
+fn fills_lines(bytes: u64, size: u64) -> bool {
+    bytes > 8 && bytes.next_multiple_of(LINE as u64) == size
+}
+
+fn is_pointer(unit: &Unit<Bytes>, type_at: UnitOffset) -> bool {
+    unit.entry(type_at).is_ok_and(|entry| entry.tag() == gimli::DW_TAG_pointer_type)
 }
 
 /// What a function is generic over, in the order of its parameters.

@@ -1,21 +1,68 @@
 //! Names of Rust's functions and types, in a form that fits a line.
 
+use std::collections::HashSet;
+
 /// What is generic over something generic over something generic: no further.
 const DEPTH: usize = 2;
 
-/// Returns a name without the modules of what it is generic over, and without what is nested in
-/// that more than twice: `Queue<Item>::pop` for `<program::queue::Queue<program::Item>>::pop`. A
-/// name whose brackets do not match stays as it is.
-pub(super) fn brief(name: &str) -> String {
-    if closing(name).is_some() || closing(&format!("{name}>")) != Some(name.len()) {
-        return name.to_owned();
+/// Brackets within brackets, at most: names with more stay as they are.
+const BRACKETS: usize = 64;
+
+/// How names are made brief.
+#[derive(Debug, Default)]
+pub(super) struct Brief {
+    /// Types that keep their modules: other modules have types of the same names.
+    pub(super) ambiguous: HashSet<String>,
+    /// Names of types that stay as they are: others would be as brief.
+    pub(super) whole: HashSet<String>,
+}
+
+impl Brief {
+    /// Returns the name of a function or a variable without the modules of its type and of what it
+    /// is generic over, and without what is nested in that more than twice: `Queue<Item>::pop` for
+    /// `<program::queue::Queue<program::Item>>::pop`. A name of another form stays as it is.
+    pub(super) fn function(&self, name: &str) -> String {
+        if !is_plain(name) {
+            return name.to_owned();
+        }
+        let (mut reader, mut brief) = (Reader { rest: name, own: self }, String::with_capacity(name.len()));
+        if reader.takes('<') {
+            reader.qualified(&mut brief, 0);
+        }
+        reader.outermost(&mut brief);
+        brief
     }
-    let (mut reader, mut brief) = (Reader { rest: name }, String::with_capacity(name.len()));
-    if reader.takes('<') {
-        reader.qualified(&mut brief, 0);
+
+    /// Returns the name of a type in the same way.
+    pub(super) fn type_name(&self, name: &str) -> String {
+        if !is_plain(name) || self.whole.contains(name) {
+            return name.to_owned();
+        }
+        let mut brief = String::with_capacity(name.len());
+        Reader { rest: name, own: self }.arguments(&mut brief, 0);
+        brief
     }
-    reader.outermost(&mut brief);
-    brief
+}
+
+/// Whether the brackets of a name match, and its braces are those of a closure or the like.
+fn is_plain(name: &str) -> bool {
+    let (mut depth, mut before) = (0_usize, ' ');
+    for c in name.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' if before != '-' && depth == 0 => return false,
+            '>' if before != '-' => depth -= 1,
+            _ => {}
+        }
+        if depth > BRACKETS {
+            return false;
+        }
+        before = c;
+    }
+    let is_word = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "_#:-".contains(c));
+    let mut braces = name.split('{').skip(1).map(|rest| rest.split_once('}'));
+    // The first of two braces has nothing before the second one.
+    depth == 0 && (name.contains("{{") || braces.all(|inner| inner.is_some_and(|(inner, _)| is_word(inner))))
 }
 
 /// The place of the `>` that ends what a `<` before `text` has begun.
@@ -36,6 +83,7 @@ fn closing(text: &str) -> Option<usize> {
 
 struct Reader<'a> {
     rest: &'a str,
+    own: &'a Brief,
 }
 
 impl<'a> Reader<'a> {
@@ -97,7 +145,7 @@ impl<'a> Reader<'a> {
         while let Some(c) = self.rest.chars().next() {
             let path = self.path();
             // What begins with `::` is of the type in front of it.
-            brief.push_str(if path.starts_with("::") { path } else { last_of(path) });
+            brief.push_str(if path.starts_with("::") { path } else { self.last_of(path) });
             if let Some(last) = path.chars().next_back() {
                 before = last;
                 continue;
@@ -116,19 +164,20 @@ impl<'a> Reader<'a> {
             before = c;
         }
     }
-}
 
-/// The last part of a path, with what a closure is of.
-fn last_of(path: &str) -> &str {
-    let mut ends = path.rmatch_indices("::").map(|(at, _)| at);
-    let is_closure = |at: usize| path[at + 2..].starts_with('{') || path[at + 2..].is_empty();
-    let start = ends.by_ref().find(|&at| !is_closure(at)).map(|at| at + 2);
-    start.map_or(path, |start| &path[start..])
+    /// The last part of a path, with what a closure is of. All of it if that is ambiguous.
+    fn last_of(&self, path: &'a str) -> &'a str {
+        let mut ends = path.rmatch_indices("::").map(|(at, _)| at);
+        let is_closure = |at: usize| path[at + 2..].starts_with('{') || path[at + 2..].is_empty();
+        let Some(start) = ends.by_ref().find(|&at| !is_closure(at)).map(|at| at + 2) else { return path };
+        let last = &path[start..];
+        if self.own.ambiguous.contains(last) { path } else { last }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::brief;
+    use super::*;
 
     #[test]
     fn what_names_are_generic_over_is_brief() {
@@ -139,7 +188,6 @@ mod tests {
             ("<app::words::Word as app::words::Count>::add", "<Word as Count>::add"),
             ("<app::Word as app::Count<app::words::Of>>::add::<u8>", "<Word as Count<Of>>::add::<u8>"),
             ("core::sync::atomic::atomic_add::<u64>", "core::sync::atomic::atomic_add::<u64>"),
-            ("ArcInner<std::sync::poison::mutex::Mutex<u64>>", "ArcInner<Mutex<u64>>"),
             ("Map<core::iter::Map<app::A, app::Of<app::B, app::C<app::D>>>>", "Map<Map<A, Of<..>>>"),
             ("app::run::<app::work::{closure#0}, (app::A, &mut app::B)>", "app::run::<work::{closure#0}, (A, &mut B)>"),
             ("app::run::<app::work::<app::A>::{closure#1}>", "app::run::<work::<A>::{closure#1}>"),
@@ -156,8 +204,27 @@ mod tests {
             ("a<b::c", "a<b::c"),
             ("a>b::<", "a>b::<"),
             ("", ""),
+            ("app::Sep<'{'>::f", "app::Sep<'{'>::f"),
+            ("app::Of<{app::X { a: 1 }}>::f", "app::Of<{app::X { a: 1 }}>::f"),
+            ("app::of<app::work::{{closure}}>", "app::of<work::{{closure}}>"),
         ] {
-            assert_eq!(brief(name), expected, "{name}");
+            assert_eq!(Brief::default().function(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn types_are_brief_unless_two_would_have_one_name() {
+        let own = Brief { ambiguous: HashSet::from(["Kind".to_owned()]), whole: HashSet::from(["A<b::C>".to_owned()]) };
+        for (name, expected) in [
+            ("ArcInner<std::sync::poison::mutex::Mutex<u64>>", "ArcInner<Mutex<u64>>"),
+            ("alloc::boxed::Box<(dyn core::any::Any + Send), alloc::Global>", "Box<(dyn Any + Send), Global>"),
+            ("&mut [app::Word]", "&mut [Word]"),
+            ("Outer<app::a::Kind>", "Outer<app::a::Kind>"),
+            ("A<b::C>", "A<b::C>"),
+            ("B<A<b::C>>", "B<A<C>>"),
+        ] {
+            assert_eq!(own.type_name(name), expected, "{name}");
+        }
+        assert_eq!(own.function("<app::a::Kind>::go"), "app::a::Kind::go");
     }
 }

@@ -16,27 +16,43 @@ impl Through {
         Self(parts)
     }
 
-    /// Returns whether functions of a source file are looked through.
-    pub(super) fn has(&self, file: &str) -> bool {
-        is_wrapper(file) || self.0.iter().any(|part| file.contains(part)) || is_library(file)
+    /// Returns whose a source file is.
+    pub(super) fn origin(&self, file: &str) -> Origin {
+        if is_own(file) || self.0.iter().any(|part| file.contains(part)) {
+            Origin::Wrapper
+        } else if is_language(file) {
+            Origin::Language
+        } else {
+            Origin::Program
+        }
     }
+}
 
-    /// Returns whether such a function is one that hands on what it allocates, in a form of its
-    /// own: a block may be larger than what its caller puts there.
-    pub(super) fn wraps(&self, file: &str) -> bool {
-        self.has(file) && !is_library(file)
-    }
+/// Whose a source file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The program's own: its functions are told.
+    Program,
+    /// Looked through because it stands between the program and what it wraps. It may give a block
+    /// lines of its own: more bytes than its caller puts there.
+    Wrapper,
+    /// The language's library's: looked through.
+    Language,
 }
 
 /// Whether a source file is of the library of Rust or C++, as it was compiled or as it is
 /// installed.
-fn is_library(file: &str) -> bool {
+fn is_language(file: &str) -> bool {
     let of_rust = file.starts_with("/rustc/") || file.contains("/lib/rustlib/src/");
     of_rust || (file.contains("/include/") && file.contains("/c++/"))
 }
 
-fn is_wrapper(file: &str) -> bool {
-    OWN.iter().any(|own| file.contains(&format!("/{own}/src/")) || file.contains(&format!("/{own}-")))
+/// Whether it is of one of [`OWN`].
+fn is_own(file: &str) -> bool {
+    // A registry puts the version behind the name.
+    let is_version = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    OWN.iter()
+        .any(|own| file.contains(&format!("/{own}/src/")) || file.split(&format!("/{own}-")).skip(1).any(is_version))
 }
 
 #[cfg(test)]
@@ -46,18 +62,17 @@ mod tests {
     #[test]
     fn files_of_libraries_and_those_that_are_named_are_looked_through() {
         let through = Through::new(vec!["src/words.rs".to_owned(), "folly/".to_owned()]);
-        for file in [
-            "/rustc/0123/library/core/src/sync/atomic.rs",
-            "/usr/include/c++/14/bits/atomic_base.h",
-            "/build/.cargo/registry/src/index/hitm-memory-0.1.0/src/word.rs",
-            "/build/hitm/crates/hitm-sync/src/atomic.rs",
-            "/build/program/src/words.rs",
-            "/usr/include/folly/SpinLock.h",
+        for (file, origin) in [
+            ("/rustc/0123/library/core/src/sync/atomic.rs", Origin::Language),
+            ("/usr/include/c++/14/bits/atomic_base.h", Origin::Language),
+            ("/build/.cargo/registry/src/index/hitm-memory-0.1.0/src/word.rs", Origin::Wrapper),
+            ("/build/hitm/crates/hitm-sync/src/atomic.rs", Origin::Wrapper),
+            ("/build/program/src/words.rs", Origin::Wrapper),
+            ("/usr/include/folly/SpinLock.h", Origin::Wrapper),
+            ("/build/program/src/main.rs", Origin::Program),
+            ("/build/hitm-memory-test/src/main.rs", Origin::Program),
         ] {
-            assert!(through.has(file), "{file}");
+            assert_eq!(through.origin(file), origin, "{file}");
         }
-        assert!(!through.has("/build/program/src/main.rs"));
-        assert!(!through.wraps("/usr/include/c++/14/bits/atomic_base.h"));
-        assert!(through.wraps("/build/program/src/words.rs"));
     }
 }

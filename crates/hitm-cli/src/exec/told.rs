@@ -11,7 +11,7 @@ use super::located::Located;
 use super::modules::{Module, Modules};
 use super::names::source::Definition;
 use super::names::{Code, FrameNames};
-use super::through::Through;
+use super::through::{Origin, Through};
 
 /// What one run tells.
 #[derive(Debug, Deserialize)]
@@ -220,8 +220,9 @@ impl Told {
             return (name == place.object).then(|| (name, start + base, size, 0));
         }
         let block = self.block_at(address).filter(|block| block.address == place.start)?;
-        let own = block.pcs.iter().copied().find(|&pc| known.modules.code(pc).is_some())?;
-        Some((place.object, block.address, block.size, own))
+        let codes = codes_of(known, block);
+        let (own, _) = codes.get(maker(&codes)?)?;
+        Some((place.object, block.address, block.size, *own))
     }
 
     /// Returns the structure that a variable or a type is of: see [`Names::definition`].
@@ -304,21 +305,19 @@ impl Told {
         }
         if let Some(block) = self.block_at(address) {
             let within = address - block.address;
-            let codes: Vec<(u64, Code)> =
-                block.pcs.iter().filter_map(|&pc| Some((pc, known.modules.code(pc)?))).collect();
-            // Of code of the library alone, the outermost says most.
-            let own = codes.iter().find(|(_, code)| !code.is_library);
-            let maker = own.or(codes.iter().rfind(|(_, code)| code.location != "?")).or(codes.first());
-            let typed = maker.and_then(|(pc, code)| {
+            let codes = codes_of(known, block);
+            let maker = maker(&codes);
+            let typed = maker.and_then(|at| {
+                let (pc, code) = &codes[at];
                 let (names, base) = known.modules.of(*pc)?;
                 // Callers in other files have types of their own.
-                let pcs = codes.iter().filter_map(|(pc, _)| {
-                    Some(pc - known.modules.of(*pc)?.1)
-                        .filter(|_| known.modules.of(*pc).is_some_and(|(_, other)| other == base))
-                });
-                names.block_of(pcs, block.size, within).or_else(|| names.block_field(code, block.size, within))
+                let is_here = |pc: u64| known.modules.of(pc).is_some_and(|(_, other)| other == base);
+                let pcs = codes.iter().filter(|(pc, _)| is_here(*pc)).map(|(pc, _)| pc - base);
+                let wraps = codes[..at].iter().any(|(_, code)| code.origin == Origin::Wrapper);
+                let by_statement = || names.block_field(code, block.size, within, wraps);
+                names.block_of(pcs, block.size, within).or_else(by_statement)
             });
-            let maker = maker.map(|(_, code)| code);
+            let maker = maker.map(|at| &codes[at].1);
             let (what, field) = typed.unwrap_or_else(|| ("block".to_owned(), format!("+{within}")));
             let object = match maker {
                 Some(code) => format!("{what} of {} {} #{}", code.function, code.location, block.number),
@@ -346,6 +345,19 @@ impl Told {
             field: format!("+{}", address % 64),
         }
     }
+}
+
+/// The code that asked for a block, and its callers, as far as they are known.
+fn codes_of(known: &Known, block: &Block) -> Vec<(u64, Code)> {
+    block.pcs.iter().filter_map(|&pc| Some((pc, known.modules.code(pc)?))).collect()
+}
+
+/// Which of them a block is named by: the first that is the program's. Of the library's alone, the
+/// outermost says most.
+fn maker(codes: &[(u64, Code)]) -> Option<usize> {
+    let own = codes.iter().position(|(_, code)| code.origin == Origin::Program);
+    let outermost = || codes.iter().rposition(|(_, code)| code.location != "?");
+    own.or_else(outermost).or((!codes.is_empty()).then_some(0))
 }
 
 fn name_site(known: &Known, site: &mut Site) {

@@ -2,7 +2,7 @@
 
 use gimli::{AttributeValue, Dwarf, Unit, UnitOffset};
 
-use super::names::{Bytes, text};
+use super::names::{Bytes, is_rust, text};
 
 /// The depth of types within types that is followed; deeper ones are not named.
 pub(super) const DEPTH: usize = 32;
@@ -80,9 +80,12 @@ pub(super) fn counts(unit: &Unit<Bytes>, at: UnitOffset) -> Vec<u64> {
 }
 
 /// A member as the language names it: Rust's compiler writes `__0` for `.0`.
-pub(super) fn name_of_member(name: &str) -> String {
+pub(super) fn name_of_member(unit: &Unit<Bytes>, name: String) -> String {
     let number = name.strip_prefix("__").filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
-    number.filter(|number| !number.is_empty()).unwrap_or(name).to_owned()
+    match number {
+        Some(number) if !number.is_empty() && is_rust(unit) => number.to_owned(),
+        _ => name,
+    }
 }
 
 /// A member of a structure: name, first byte, type.
@@ -99,7 +102,7 @@ pub(super) fn members(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) 
             && let Some(type_at) = type_of(entry)
         {
             let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
-            let name = name.map(|name| name_of_member(&name));
+            let name = name.map(|name| name_of_member(unit, name));
             let byte = number(entry.attr_value(gimli::DW_AT_data_member_location));
             // A bit field has its first bit.
             let bit = || number(entry.attr_value(gimli::DW_AT_data_bit_offset)).map(|bit| bit / 8);

@@ -319,23 +319,36 @@ fn wrappers_are_looked_through() {
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
     let file = folder.path().join("target/hitm/x86_64-unknown-linux-gnu/release/app");
     let program = Program { folder, file };
-    // The object of the counter, and the function that adds to it.
+    // Of each hot word the object, its name there, and the function that adds to it.
     let told = |options: &[&str]| {
         let (ended, file) = program.simulated(&[&["--cpus", "8"], options].concat(), &[]);
         assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+        assert!(ended.stdout.starts_with("40000 40002\n"), "{}", ended.stdout);
         let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
         let lines = file["runs"][0]["lines"].as_array().expect("lines");
-        let is_there = |object: &str| object.contains("words.rs:") || object.starts_with("Visits ");
-        let line = lines.iter().find(|line| is_there(&text(&line["object"]))).expect("the counters' line");
-        let field = &line["fields"][0];
-        (text(&line["object"]), text(&field["field"]), text(&field["sites"][0]["function"]))
+        let mut told: Vec<_> = lines[..2]
+            .iter()
+            .map(|line| {
+                let hits = |field: &&serde_json::Value| field["stores"].as_u64();
+                let field = line["fields"].as_array().expect("fields").iter().max_by_key(hits).expect("a field");
+                (text(&line["object"]), text(&field["field"]), text(&field["sites"][0]["function"]))
+            })
+            .collect();
+        told.sort();
+        told
     };
-    let (object, _, function) = told(&[]);
-    assert!(object.contains("words.rs:"), "{object}");
-    assert_eq!(function, "Word::add");
-    let (object, field, function) = told(&["--through", "src/words.rs"]);
-    assert!(object.starts_with("Visits of app::main main.rs:"), "{object}");
-    assert_eq!((field.as_str(), function.as_str()), ("doors[1].0", "app::visit"));
+    for (object, field, function) in told(&[]) {
+        assert!(object.starts_with("block of app::words::lines words.rs:"), "{object}");
+        assert_eq!((&*field, &*function), ("+16", "Word::add"));
+    }
+    let [exits, visits] = <[_; 2]>::try_from(told(&["--through", "src/words.rs"])).expect("two lines");
+    for ((object, field, function), (begin, name)) in [
+        (exits, ("Exits of app::main main.rs:", "doors[2].0")),
+        (visits, ("Visits of app::main main.rs:", "doors[1].0")),
+    ] {
+        assert!(object.starts_with(begin), "{object}");
+        assert_eq!((&*field, &*function), (name, "Visitors::visit"));
+    }
 }
 
 #[test]

@@ -275,7 +275,8 @@ impl Exec {
                 fail(format!("it ended with {how} and told no result"))
             });
         }
-        if let Some(words) = last_words(&text) {
+        let through = Through::new(self.through.clone());
+        if let Some(words) = last_words(&text, &through) {
             return Err(fail(words));
         }
         let mut told =
@@ -285,7 +286,7 @@ impl Exec {
         }
         told.ended = (!status.success()).then_some(how);
         told.figure = figure;
-        told.through = Through::new(self.through.clone());
+        told.through = through;
         Ok(told)
     }
 

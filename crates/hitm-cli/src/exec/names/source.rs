@@ -63,7 +63,7 @@ fn defined(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) -> Option<D
     while let Ok(Some(child)) = children.next() {
         let entry = child.entry();
         let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
-        let name = name.map(|name| name_of_member(&name));
+        let name = name.map(|name| name_of_member(unit, name));
         if entry.tag() == gimli::DW_TAG_member
             && let (Some(name), Some(line)) = (name, line_of(entry))
         {

@@ -1,5 +1,6 @@
 //! The variables and types of a file, unit by unit of its debug information.
 
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use gimli::{
@@ -7,7 +8,6 @@ use gimli::{
 };
 use object::{Object, ObjectSection};
 
-use super::super::rust_names;
 use super::super::types::{size_of_type, type_of};
 use super::{Bytes, NamedType, Names, Variable, is_rust, source, text};
 
@@ -26,8 +26,8 @@ enum Place {
 struct Around {
     /// Whether the unit was compiled from Rust.
     is_rust: bool,
-    /// The outermost namespace, and how deep it is.
-    space: Option<(isize, String)>,
+    /// The namespaces, from the outermost one on, and how deep each is.
+    spaces: Vec<(isize, String)>,
     /// How deep the outermost structure is.
     structure: Option<isize>,
 }
@@ -35,8 +35,8 @@ struct Around {
 impl Around {
     /// Ends what an entry at `depth` is not in.
     fn come_to(&mut self, depth: isize) {
-        if self.space.as_ref().is_some_and(|&(at, _)| depth <= at) {
-            self.space = None;
+        while self.spaces.last().is_some_and(|&(at, _)| depth <= at) {
+            self.spaces.pop();
         }
         if self.structure.is_some_and(|at| depth <= at) {
             self.structure = None;
@@ -45,29 +45,71 @@ impl Around {
 
     /// Whether it is of a library of the language.
     fn is_library(&self) -> bool {
-        self.space.as_ref().is_some_and(|(_, name)| LIBRARIES.contains(&name.as_str()))
+        self.spaces.first().is_some_and(|(_, name)| LIBRARIES.contains(&name.as_str()))
     }
 
-    /// The name of a type or a variable, as reports have it.
-    fn shown(&self, name: String) -> String {
-        if self.is_rust { rust_names::brief(&name) } else { name }
+    /// The path of the namespaces.
+    fn path(&self) -> String {
+        self.spaces.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join("::")
+    }
+}
+
+/// Where types of Rust are defined, by their names without what they are generic over.
+#[derive(Default)]
+struct Spaces {
+    first: HashMap<String, String>,
+    ambiguous: HashSet<String>,
+}
+
+impl Spaces {
+    fn add(&mut self, name: &str, path: String) {
+        let name = name.split('<').next().unwrap_or(name);
+        let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if is_word && *self.first.entry(name.to_owned()).or_insert_with(|| path.clone()) != path {
+            self.ambiguous.insert(name.to_owned());
+        }
     }
 }
 
 impl Names {
     pub(super) fn read_units(&mut self, dwarf: &Dwarf<Bytes>) {
         let mut headers = dwarf.units();
+        let mut spaces = Spaces::default();
         while let Ok(Some(header)) = headers.next() {
             if let Ok(unit) = dwarf.unit(header) {
-                self.read_unit(dwarf, &unit);
+                self.read_unit(dwarf, &unit, &mut spaces);
                 self.units.push(unit);
             }
         }
+        self.brief.ambiguous = spaces.ambiguous;
+        self.make_brief();
     }
 
-    fn read_unit(&mut self, dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>) {
+    /// Makes the names of Rust brief, but for those of types that would be one.
+    fn make_brief(&mut self) {
+        let is_rust: Vec<bool> = self.units.iter().map(is_rust).collect();
+        let variables = self.variables.values_mut().chain(self.of_threads.values_mut());
+        for variable in variables.filter(|variable| is_rust[variable.unit]) {
+            variable.name = self.brief.function(&variable.name);
+        }
+        let types = || self.types.iter().filter(|own| is_rust[own.unit]);
+        let mut by_brief: HashMap<String, &str> = HashMap::new();
+        let mut whole = HashSet::new();
+        for own in types() {
+            let first = *by_brief.entry(self.brief.type_name(&own.name)).or_insert(&own.name);
+            if first != own.name {
+                whole.extend([first.to_owned(), own.name.clone()]);
+            }
+        }
+        self.brief.whole = whole;
+        for own in self.types.iter_mut().filter(|own| is_rust[own.unit]) {
+            own.name = self.brief.type_name(&own.name);
+        }
+    }
+
+    fn read_unit(&mut self, dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, spaces: &mut Spaces) {
         let number = self.units.len();
-        let mut around = Around { is_rust: is_rust(unit), space: None, structure: None };
+        let mut around = Around { is_rust: is_rust(unit), spaces: Vec::new(), structure: None };
         let mut entries = unit.entries();
         while let Ok(Some(entry)) = entries.next_dfs() {
             around.come_to(entry.depth());
@@ -79,8 +121,11 @@ impl Names {
                 self.pointees.entry(name).or_default().push((number, pointee));
             }
             match entry.tag() {
-                gimli::DW_TAG_namespace if around.space.is_none() => {
-                    around.space = named().map(|name| (entry.depth(), name));
+                gimli::DW_TAG_namespace => around.spaces.extend(named().map(|name| (entry.depth(), name))),
+                gimli::DW_TAG_enumeration_type if around.is_rust => {
+                    if let Some(name) = named() {
+                        spaces.add(&name, around.path());
+                    }
                 }
                 gimli::DW_TAG_variable => self.keep_variable(dwarf, unit, entry, &around),
                 gimli::DW_TAG_structure_type
@@ -90,7 +135,11 @@ impl Names {
                     // What is in a structure of Rust is a variant of it.
                     let is_variant = around.is_rust && around.structure.is_some();
                     around.structure = around.structure.or(Some(entry.depth()));
-                    if !is_variant && let Some(name) = named() {
+                    // The types of tables of functions are the compiler's.
+                    if !is_variant && let Some(name) = named().filter(|name| !name.ends_with("{vtable_type}")) {
+                        if around.is_rust {
+                            spaces.add(&name, around.path());
+                        }
                         self.keep_type(dwarf, unit, entry, name, &around);
                     }
                 }
@@ -110,7 +159,7 @@ impl Names {
         let type_at = entry.offset();
         if let Some(size) = size_of_type(unit, type_at, 0).filter(|&size| size > 0) {
             let is_own = !around.is_library() && !is_of_system(dwarf, unit, entry);
-            self.types.push(NamedType { name: around.shown(name), size, unit: self.units.len(), type_at, is_own });
+            self.types.push(NamedType { name, size, unit: self.units.len(), type_at, is_own });
         }
     }
 
@@ -134,7 +183,7 @@ impl Names {
         let (Some(name), Some(AttributeValue::UnitRef(type_at))) = (name, attribute(gimli::DW_AT_type)) else { return };
         let is_own = !around.is_library() && !is_of_system(dwarf, unit, declared.as_ref().unwrap_or(entry));
         let size = size_of_type(unit, type_at, 0).unwrap_or(1).max(1);
-        let variable = Variable { name: around.shown(name), size, unit: self.units.len(), type_at, is_own };
+        let variable = Variable { name, size, unit: self.units.len(), type_at, is_own };
         match place {
             Place::Address(address) => self.variables.insert(address, variable),
             Place::Thread(within) => self.of_threads.insert(within, variable),

@@ -8,7 +8,12 @@ pub struct Word(AtomicU64);
 impl Word {
     #[inline(always)]
     pub fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self::from(0)
+    }
+
+    #[inline(always)]
+    pub fn from(value: u64) -> Self {
+        Self(AtomicU64::new(value))
     }
 
     #[inline(always)]
@@ -33,5 +38,14 @@ pub fn place<T>(value: T) -> &'static T {
     // SAFETY: the memory is fresh, and has the size of a `T` or more.
     unsafe { memory.write(value) };
     // SAFETY: nothing frees it.
+    unsafe { &*memory }
+}
+
+/// Gives what is made lines of its own, for ever.
+pub fn make<F: FnOnce() -> T, T>(make: F) -> &'static T {
+    let memory = lines(Layout::new::<T>()).cast::<T>();
+    // SAFETY: as above.
+    unsafe { memory.write(make()) };
+    // SAFETY: as above.
     unsafe { &*memory }
 }
