@@ -179,7 +179,8 @@ impl Names {
     }
 
     /// Returns the function in whose middle the call is that returns to `address`, and its
-    /// variables by their places relative to the frame pointer. None if it is of the language's library.
+    /// variables by their places relative to the frame pointer. None if it is of the language's
+    /// library.
     pub(crate) fn frame(&self, address: u64) -> Option<FrameNames> {
         let function = self.code(address).filter(|code| code.origin != Origin::Language)?.function;
         let probe = address.wrapping_add(self.first).checked_sub(1)?;

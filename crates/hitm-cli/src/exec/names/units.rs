@@ -48,8 +48,12 @@ impl Around {
         self.spaces.first().is_some_and(|(_, name)| LIBRARIES.contains(&name.as_str()))
     }
 
-    /// The path of the namespaces.
+    /// The path of the namespaces. All of the library is one: it has several types of many names,
+    /// of which programs name few.
     fn path(&self) -> String {
+        if self.is_library() {
+            return "library".to_owned();
+        }
         self.spaces.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join("::")
     }
 }
