@@ -124,6 +124,9 @@ pub(crate) unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
         // SAFETY: the program's own call: its duty.
         return unsafe { native!(fn eventfd(c_uint, c_int) -> c_int)(value, flags) };
     };
+    if flags & !(libc::EFD_SEMAPHORE | libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) != 0 {
+        return fail(EINVAL);
+    }
     let is_impatient = flags & libc::EFD_NONBLOCK != 0;
     let event = begin(thread, || Event::new(value.into(), flags & libc::EFD_SEMAPHORE != 0));
     shared().files.add(&Open::new(Object::Event(event), is_impatient))

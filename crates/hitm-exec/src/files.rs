@@ -293,7 +293,7 @@ fn on_file(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_read(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
+pub(crate) unsafe extern "C" fn hitm_read(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
     match simulated(file) {
         // SAFETY: the program's own call: its duty.
         None => unsafe { native!(fn read(c_int, usize, usize) -> isize)(file, buffer, bytes) },
@@ -302,7 +302,7 @@ unsafe extern "C" fn hitm_read(file: c_int, buffer: usize, bytes: usize, pc: usi
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_write(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
+pub(crate) unsafe extern "C" fn hitm_write(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
     match simulated(file) {
         // SAFETY: the program's own call: its duty.
         None => unsafe { native!(fn write(c_int, usize, usize) -> isize)(file, buffer, bytes) },
@@ -389,7 +389,7 @@ unsafe extern "C" fn hitm_writev(file: c_int, parts: *const libc::iovec, count: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn close(file: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn close(file: c_int) -> c_int {
     if let Some(thread) = thread::current() {
         on_host(|| {
             enter_call(thread);

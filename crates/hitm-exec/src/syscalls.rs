@@ -17,7 +17,7 @@ use crate::signals::{self, tgkill};
 use crate::start::{refuse_call, shared};
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
-use crate::{clock, ids, membarrier, pi, random, rseq};
+use crate::{clock, files, ids, membarrier, pi, random, rseq};
 
 /// Makes `syscall` hand over its caller: see [`stubs`](crate::stubs).
 #[unsafe(no_mangle)]
@@ -31,6 +31,11 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
         }
         return result;
     };
+    if is_simulated(a)
+        && let Some(result) = on_descriptor(number, words, pc)
+    {
+        return result;
+    }
     let result = match number {
         libc::SYS_gettid => Ok(thread.tid.get().into()),
         libc::SYS_getpid => Ok(ids::process().into()),
@@ -81,6 +86,38 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
     thread.end_call();
     signals::deliver_due(thread);
     result.unwrap_or_else(|error| fail(error).into())
+}
+
+/// Runs a call on a descriptor that leads to something simulated. `None` if the call has no
+/// descriptor first.
+fn on_descriptor(number: c_long, &[file, buffer, bytes, ..]: &[usize; 6], pc: usize) -> Option<c_long> {
+    let file = file as c_int;
+    Some(match number {
+        // SAFETY: the program's own call: its duty.
+        libc::SYS_read => unsafe { files::hitm_read(file, buffer, bytes, pc) as c_long },
+        // SAFETY: as above.
+        libc::SYS_write => unsafe { files::hitm_write(file, buffer, bytes, pc) as c_long },
+        // SAFETY: as above.
+        libc::SYS_close => unsafe { files::close(file).into() },
+        libc::SYS_readv
+        | libc::SYS_writev
+        | libc::SYS_dup
+        | libc::SYS_dup2
+        | libc::SYS_dup3
+        | libc::SYS_fcntl
+        | libc::SYS_epoll_ctl
+        | libc::SYS_epoll_wait
+        | libc::SYS_epoll_pwait => {
+            let why = "a raw system call on a simulated pipe, socket, eventfd or epoll is not simulated";
+            refuse_call("syscall", why, "use the C library's function")
+        }
+        _ => return None,
+    })
+}
+
+/// Whether the first word of a call is a descriptor that leads to something simulated.
+fn is_simulated(word: usize) -> bool {
+    on_host(|| shared().files.get(word as c_int).is_some())
 }
 
 /// `getcpu`: writes the calling CPU, and its node.

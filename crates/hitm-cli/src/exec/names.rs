@@ -82,6 +82,8 @@ pub(crate) struct Code {
     file: String,
     line: u32,
     pub(crate) origin: Origin,
+    /// Whether a wrapper was inlined there.
+    pub(crate) wraps: bool,
 }
 
 /// Lines of a statement, at most.
@@ -122,7 +124,7 @@ impl Names {
         // The call is before its return address.
         let probe = address.wrapping_add(self.first).checked_sub(1)?;
         let mut frames = loader.find_frames(probe).ok()?;
-        let mut innermost: Option<Code> = None;
+        let (mut innermost, mut wraps): (Option<Code>, bool) = (None, false);
         while let Ok(Some(frame)) = frames.next() {
             let (Some(function), Some(place)) =
                 (frame.function.as_ref().and_then(|function| self.shown(function)), frame.location)
@@ -132,7 +134,8 @@ impl Names {
             let (file, line) = (place.file.unwrap_or("?"), place.line.unwrap_or(0));
             let short = Path::new(file).file_name().map_or_else(|| file.into(), |name| name.to_string_lossy());
             let (location, origin) = (format!("{short}:{line}"), self.through.origin(file));
-            let code = Code { function, location, file: file.to_owned(), line, origin };
+            wraps |= origin == Origin::Wrapper;
+            let code = Code { function, location, file: file.to_owned(), line, origin, wraps };
             if origin == Origin::Program {
                 return Some(code);
             }
@@ -143,7 +146,8 @@ impl Names {
         }
         innermost.or_else(|| {
             let function = loader.find_symbol(probe)?.to_owned();
-            Some(Code { function, location: "?".to_owned(), file: String::new(), line: 0, origin: Origin::Language })
+            let (location, file) = ("?".to_owned(), String::new());
+            Some(Code { function, location, file, line: 0, origin: Origin::Language, wraps: false })
         })
     }
 
@@ -277,23 +281,20 @@ impl Names {
         None
     }
 
-    /// The type that a function is generic over of which a block has an array, and its size. With
-    /// `wraps` the function may have given one value lines of its own.
+    /// The first type that a function is generic over of which a block may have an array, and its
+    /// size. With `wraps` the function may have given one value lines of its own.
     fn parameter(&self, unit: usize, function: Option<u64>, size: u64, wraps: bool) -> Option<(UnitOffset, u64)> {
         let own = &self.units[unit];
         let sized = |type_at| Some((type_at, size_of_type(own, type_at, 0).filter(|&bytes| bytes > 0)?));
-        let all: Vec<(UnitOffset, u64)> = parameters(own, function?).into_iter().filter_map(sized).collect();
-        if !wraps {
-            return all.into_iter().find(|&(_, bytes)| size.is_multiple_of(bytes));
-        }
-        // What makes the value, or names it, is no part of the block.
-        let is_value = |&(type_at, _): &(UnitOffset, u64)| {
+        let fits = |&(_, bytes): &(_, u64)| size.is_multiple_of(bytes) || wraps && fills_lines(bytes, size);
+        let all: Vec<_> = parameters(own, function?).into_iter().filter_map(sized).filter(fits).collect();
+        // Mostly a closure makes the value, and what is borrowed names it.
+        let is_value = |&&(type_at, _): &&(UnitOffset, u64)| {
             let name = self.type_name(unit, type_at).unwrap_or_default();
-            !name.starts_with('&') && !name.contains("{closure_env#") && !is_pointer(own, type_at)
+            !name.starts_with('&') && !name.starts_with("{closure_env#") && !is_pointer(own, type_at)
         };
-        let values: Vec<_> = all.into_iter().filter(is_value).collect();
-        let fills = values.iter().filter(|&&(_, bytes)| fills_lines(bytes, size)).max_by_key(|&&(_, bytes)| bytes);
-        fills.or_else(|| values.iter().find(|&&(_, bytes)| size.is_multiple_of(bytes))).copied()
+        let value = all.iter().find(is_value).filter(|_| wraps);
+        value.or(all.first()).copied()
     }
 
     /// The type and the field of a byte of a block that a function of an allocator of C++ asked
@@ -318,7 +319,8 @@ impl Names {
     }
 
     /// The name of a type of `bytes` bytes, and the path to byte `within` of a block of `size`
-    /// bytes that has an array of them, or one. With `wraps` it is one if it may be.
+    /// bytes that has an array of them, or one. With `wraps` the first bytes are those of one value
+    /// if it may be one: what is touched behind them shows an array.
     fn element(
         &self,
         name: String,
@@ -328,10 +330,12 @@ impl Names {
         within: u64,
         wraps: bool,
     ) -> (String, String) {
-        if !size.is_multiple_of(bytes) || wraps && fills_lines(bytes, size) {
-            // One value, and padding after it.
-            let padding = || format!("+{within}");
-            return (name, if within < bytes { self.field(unit, type_at, within) } else { padding() });
+        if within < bytes && wraps && fills_lines(bytes, size) {
+            return (name, self.field(unit, type_at, within));
+        }
+        if !size.is_multiple_of(bytes) {
+            // Padding behind a value.
+            return (name, format!("+{within}"));
         }
         let field = self.field(unit, type_at, within % bytes);
         let index = if size > bytes { format!("[{}]", within / bytes) } else { String::new() };

@@ -18,10 +18,10 @@ impl Through {
 
     /// Returns whose a source file is.
     pub(super) fn origin(&self, file: &str) -> Origin {
-        if is_own(file) || self.0.iter().any(|part| file.contains(part)) {
-            Origin::Wrapper
-        } else if is_language(file) {
+        if is_language(file) {
             Origin::Language
+        } else if is_own(file) || self.0.iter().any(|part| file.contains(part)) {
+            Origin::Wrapper
         } else {
             Origin::Program
         }
@@ -64,6 +64,7 @@ mod tests {
         let through = Through::new(vec!["src/words.rs".to_owned(), "folly/".to_owned()]);
         for (file, origin) in [
             ("/rustc/0123/library/core/src/sync/atomic.rs", Origin::Language),
+            ("/rustc/0123/library/alloc/src/words.rs", Origin::Language),
             ("/usr/include/c++/14/bits/atomic_base.h", Origin::Language),
             ("/build/.cargo/registry/src/index/hitm-memory-0.1.0/src/word.rs", Origin::Wrapper),
             ("/build/hitm/crates/hitm-sync/src/atomic.rs", Origin::Wrapper),

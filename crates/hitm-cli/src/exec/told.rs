@@ -221,7 +221,8 @@ impl Told {
         }
         let block = self.block_at(address).filter(|block| block.address == place.start)?;
         let codes = codes_of(known, block);
-        let (own, _) = codes.get(maker(&codes)?)?;
+        // The library's alone would be the callers of many blocks.
+        let (own, _) = codes.get(maker(&codes)?).filter(|(_, code)| code.origin != Origin::Language)?;
         Some((place.object, block.address, block.size, *own))
     }
 
@@ -313,7 +314,7 @@ impl Told {
                 // Callers in other files have types of their own.
                 let is_here = |pc: u64| known.modules.of(pc).is_some_and(|(_, other)| other == base);
                 let pcs = codes.iter().filter(|(pc, _)| is_here(*pc)).map(|(pc, _)| pc - base);
-                let wraps = codes[..at].iter().any(|(_, code)| code.origin == Origin::Wrapper);
+                let wraps = codes[..=at].iter().any(|(_, code)| code.wraps);
                 let by_statement = || names.block_field(code, block.size, within, wraps);
                 names.block_of(pcs, block.size, within).or_else(by_statement)
             });
@@ -352,12 +353,13 @@ fn codes_of(known: &Known, block: &Block) -> Vec<(u64, Code)> {
     block.pcs.iter().filter_map(|&pc| Some((pc, known.modules.code(pc)?))).collect()
 }
 
-/// Which of them a block is named by: the first that is the program's. Of the library's alone, the
-/// outermost says most.
+/// Which of them a block is named by: the first that is the program's. Of wrappers or the library
+/// alone, the outermost says most.
 fn maker(codes: &[(u64, Code)]) -> Option<usize> {
     let own = codes.iter().position(|(_, code)| code.origin == Origin::Program);
+    let wrapper = || codes.iter().rposition(|(_, code)| code.origin == Origin::Wrapper);
     let outermost = || codes.iter().rposition(|(_, code)| code.location != "?");
-    own.or_else(outermost).or((!codes.is_empty()).then_some(0))
+    own.or_else(wrapper).or_else(outermost).or((!codes.is_empty()).then_some(0))
 }
 
 fn name_site(known: &Known, site: &mut Site) {

@@ -91,7 +91,8 @@ fn parted(fields: &Fields<'_>, is_apart: impl Fn(&str, &str) -> bool) -> (f64, V
             }
         }
     }
-    let lost = pairs.iter().map(|pair| pair.cycles).sum();
+    // The sum of nothing would be -0.
+    let lost = pairs.iter().fold(0.0, |lost, pair| lost + pair.cycles);
     pairs.retain(|pair| pair.cycles > 0.0);
     pairs.sort_by(|one, other| other.cycles.total_cmp(&one.cycles));
     pairs.truncate(EVIDENCE);

@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -217,6 +218,15 @@ static void polls(void) {
     read(semaphore, &value, sizeof value);
     printf("none %d, sum %d %s, select %d, epoll %d, hung %d, semaphore %d\n", none, (int)sum, text, right,
            (int)by_epoll, hung, (int)value);
+    /* By system calls, as programs make them that do without the C library's functions. */
+    uint64_t seven = 7, got = 0;
+    int raw = (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
+    int written = (int)syscall(SYS_write, raw, &seven, sizeof seven);
+    int taken = (int)syscall(SYS_read, raw, &got, sizeof got);
+    int wrong = syscall(SYS_eventfd2, 0, 0x40000000) == -1 && errno == EINVAL;
+    int closed = (int)syscall(SYS_close, raw);
+    int gone = read(raw, &got, sizeof got) == -1 && errno == EBADF;
+    printf("raw %d %d %d, wrong %d, closed %d %d\n", written, taken, (int)got, wrong, closed, gone);
 }
 
 int main(void) {
