@@ -218,7 +218,10 @@ static void polls(void) {
     read(semaphore, &value, sizeof value);
     printf("none %d, sum %d %s, select %d, epoll %d, hung %d, semaphore %d\n", none, (int)sum, text, right,
            (int)by_epoll, hung, (int)value);
-    /* By system calls, as programs make them that do without the C library's functions. */
+}
+
+/* An eventfd by system calls, as programs make them that do without the C library's functions. */
+static void raw_calls(void) {
     uint64_t seven = 7, got = 0;
     int raw = (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
     int written = (int)syscall(SYS_write, raw, &seven, sizeof seven);
@@ -236,5 +239,6 @@ int main(void) {
     messages(1);
     edges();
     polls();
+    raw_calls();
     return 0;
 }
