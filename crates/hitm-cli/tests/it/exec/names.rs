@@ -78,3 +78,35 @@ fn variables_without_debug_information_have_the_names_of_their_symbols() {
     let (_, file) = Program { folder, file }.simulated(&["--cpus", "8"], &[]);
     has(&fields(&file["runs"][0]), "words.", "+24");
 }
+
+/// A wrapper that the compiler inlines gives each block lines of its own.
+#[test]
+fn what_an_inlined_wrapper_allocates_has_the_type_that_its_caller_names() {
+    if !is_possible() {
+        return;
+    }
+    let folder = folder();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("there is room");
+    write(
+        "words.h",
+        "#include <stdlib.h>\nstatic inline void *lines(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }\n\
+         static inline void add(long *word) { __atomic_fetch_add(word, 1, __ATOMIC_RELAXED); }\n",
+    );
+    write(
+        "main.c",
+        "#include <pthread.h>\n#include \"words.h\"\nstruct hall { long name; long doors[4]; };\n\
+         static void *visit(void *argument) {\n    struct hall *hall = argument;\n\
+         for (int i = 0; i < 2000; i++) add(&hall->doors[2]);\n    return 0;\n}\n\
+         int main(void) {\n    pthread_t ids[8];\n    struct hall *hall = lines(sizeof(struct hall));\n\
+         for (int i = 0; i < 8; i++) pthread_create(&ids[i], 0, visit, hall);\n\
+         for (int i = 0; i < 8; i++) pthread_join(ids[i], 0);\n    return 0;\n}\n",
+    );
+    let words = ["cc", "-O2", "-pthread", "main.c", "-o", "main"];
+    let ended = end(hitm().current_dir(folder.path()).args(words));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    let file = folder.path().join("main");
+    let program = Program { folder, file };
+    let names = |options: &[&str]| fields(&program.simulated(&[&["--cpus", "8"], options].concat(), &[]).1["runs"][0]);
+    has(&names(&["--through", "words.h"]), "hall of main main.c:11", ".doors[2]");
+    assert!(names(&[]).iter().any(|name| name.contains(" of lines words.h:2 ")));
+}
