@@ -31,11 +31,6 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
         }
         return result;
     };
-    if is_simulated(a)
-        && let Some(result) = on_descriptor(number, words, pc)
-    {
-        return result;
-    }
     let result = match number {
         libc::SYS_gettid => Ok(thread.tid.get().into()),
         libc::SYS_getpid => Ok(ids::process().into()),
@@ -73,6 +68,11 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
         }
         libc::SYS_execve | libc::SYS_execveat => refuse_call("execve", ANOTHER, CHILD),
         _ => {
+            if is_simulated(a)
+                && let Some(result) = on_descriptor(number, words, pc)
+            {
+                return result;
+            }
             // The host's kernel runs it, in no simulated time but that of a system call.
             on_host(|| {
                 enter_call(thread);
