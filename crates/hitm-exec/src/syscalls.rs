@@ -107,7 +107,14 @@ fn on_descriptor(number: c_long, &[file, buffer, bytes, ..]: &[usize; 6], pc: us
         | libc::SYS_fcntl
         | libc::SYS_epoll_ctl
         | libc::SYS_epoll_wait
-        | libc::SYS_epoll_pwait => {
+        | libc::SYS_epoll_pwait
+        | libc::SYS_epoll_pwait2
+        | libc::SYS_sendto
+        | libc::SYS_recvfrom
+        | libc::SYS_sendmsg
+        | libc::SYS_recvmsg
+        | libc::SYS_shutdown
+        | libc::SYS_ioctl => {
             let why = "a raw system call on a simulated pipe, socket, eventfd or epoll is not simulated";
             refuse_call("syscall", why, "use the C library's function")
         }
