@@ -16,6 +16,7 @@ use libc::{
     timeval,
 };
 
+use crate::access::{poke, store_lines};
 use crate::clock;
 use crate::files::{Object, Open};
 use crate::locks::{call, failed, or_failed};
@@ -88,7 +89,10 @@ impl Event {
             });
             match taken {
                 Some(taken) => {
-                    crate::access::store_on_host(buffer, COUNT, taken.into(), call.pc);
+                    // Memory has it at once: the buffer may be on the program's stack, where the
+                    // caller's next function puts something else.
+                    store_lines(buffer, COUNT, call.pc);
+                    poke(buffer, COUNT, taken.into());
                     return Ok(COUNT);
                 }
                 None if call.waits => sleep(call.thread, None, "an eventfd")?,
