@@ -76,24 +76,31 @@ fn pair((victim, heat): (&str, &Heat), (writer, by): (&str, &Heat)) -> Evidence 
     }
 }
 
-/// Returns the cycles that fields cost each other which would be apart, and the pairs that cost
-/// most.
-fn parted(fields: &Fields<'_>, is_apart: impl Fn(&str, &str) -> bool) -> (f64, Vec<Evidence>) {
+/// Returns the number of the group that each field is in, by the field's name.
+fn numbers<'a, T>(groups: &'a [Vec<T>], name: impl Fn(&'a T) -> &'a str) -> BTreeMap<&'a str, usize> {
+    let mut numbers = BTreeMap::new();
+    for (number, group) in groups.iter().enumerate() {
+        numbers.extend(group.iter().map(|field| (name(field), number)));
+    }
+    numbers
+}
+
+/// Returns the cycles that fields of different groups cost each other, and the pairs that cost
+/// most. `group_of` has the number of each field's group.
+fn parted(fields: &Fields<'_>, group_of: &BTreeMap<&str, usize>) -> (f64, Vec<Evidence>) {
     let by_name: BTreeMap<&str, &Heat> = fields.iter().copied().collect();
     let mut pairs: Vec<Evidence> = Vec::new();
     for &(victim, heat) in fields {
         // Few fields cost a field anything, however many there are.
-        for written in heat.lost_to.keys() {
-            if let Some((&written, by)) = by_name.get_key_value(written.as_str())
-                && is_apart(victim, written)
-            {
+        for (written, &cycles) in &heat.lost_to {
+            let Some((&written, by)) = by_name.get_key_value(written.as_str()) else { continue };
+            if cycles > 0.0 && group_of.get(victim) != group_of.get(written) {
                 pairs.push(pair((victim, heat), (written, by)));
             }
         }
     }
     // The sum of nothing would be -0.
     let lost = pairs.iter().fold(0.0, |lost, pair| lost + pair.cycles);
-    pairs.retain(|pair| pair.cycles > 0.0);
     pairs.sort_by(|one, other| other.cycles.total_cmp(&one.cycles));
     pairs.truncate(EVIDENCE);
     (lost, pairs)
@@ -107,10 +114,7 @@ fn names(fields: &Fields<'_>) -> Vec<String> {
 }
 
 fn suggestion(kind: Kind, title: String, object: &str, groups: &[Fields<'_>], moved: &[Fields<'_>]) -> Suggestion {
-    let numbered =
-        groups.iter().enumerate().flat_map(|(number, group)| group.iter().map(move |(name, _)| (*name, number)));
-    let number: BTreeMap<&str, usize> = numbered.collect();
-    let (lost, evidence) = parted(&groups.concat(), |one, other| number.get(one) != number.get(other));
+    let (lost, evidence) = parted(&groups.concat(), &numbers(groups, |(name, _)| *name));
     Suggestion {
         kind,
         title,
@@ -268,9 +272,7 @@ fn each(layout: &Layout, kind: &str, fields: &Fields<'_>, elements: &[String]) -
         elements.iter().map(|name| vec![name.clone()]).chain(rest.into_values()).collect();
     // A plan is one, whichever of two members it was made for.
     groups.sort();
-    let number: BTreeMap<&str, usize> =
-        groups.iter().enumerate().flat_map(|(number, group)| group.iter().map(move |name| (&**name, number))).collect();
-    let (lost, evidence) = parted(fields, |one, other| number.get(one) != number.get(other));
+    let (lost, evidence) = parted(fields, &numbers(&groups, String::as_str));
     let plan = Some(Plan { object: layout.object.clone(), groups, split: None });
     let base = suggestion(Kind::Pad, format!("each {kind} on a line of its own"), &layout.object, &[], &[]);
     Suggestion { lost, evidence, plan, ..base }
