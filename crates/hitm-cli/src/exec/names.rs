@@ -13,7 +13,7 @@ use gimli::{AttributeValue, Dwarf, EndianRcSlice, RunTimeEndian, Unit, UnitOffse
 use hitm_memory::LINE;
 
 use super::frames::{self, Local};
-use super::rust_names::Brief;
+use super::rust_names::{self, Brief};
 use super::symbols::Symbols;
 use super::through::{Origin, Through};
 use super::types::{size_of_type, type_of, walk};
@@ -226,8 +226,7 @@ impl Names {
     pub(crate) fn block_field(&self, maker: &Code, size: u64, within: u64, wraps: bool) -> Option<(String, String)> {
         let source = fs::read_to_string(&maker.file).ok()?;
         let statement = statement(&source, (maker.line as usize).checked_sub(1)?)?;
-        let divides = |bytes: u64| size.is_multiple_of(bytes) || wraps && fills_lines(bytes, size);
-        let fits = |named: &&NamedType| divides(named.size) && has_word(&statement, &named.name);
+        let fits = |named: &&NamedType| may_hold(size, named.size, wraps) && has_word(&statement, &named.name);
         // What follows `new`, else the longest name in it: `node` is in `node_pool` too.
         let is_made = |named: &NamedType| {
             statement.split("new ").skip(1).any(|made| {
@@ -241,7 +240,7 @@ impl Names {
         }
         let mut pointees = self.pointees.get(assigned(&statement)?)?.iter().filter_map(|&(unit, type_at)| {
             let bytes = size_of_type(&self.units[unit], type_at, 0).filter(|&bytes| bytes > 0)?;
-            let name = self.type_name(unit, type_at).filter(|_| divides(bytes))?;
+            let name = self.type_name(unit, type_at).filter(|_| may_hold(size, bytes, wraps))?;
             Some((name, (unit, type_at), bytes))
         });
         let (name, place, bytes) = pointees.next()?;
@@ -286,14 +285,14 @@ impl Names {
     fn parameter(&self, unit: usize, function: Option<u64>, size: u64, wraps: bool) -> Option<(UnitOffset, u64)> {
         let own = &self.units[unit];
         let sized = |type_at| Some((type_at, size_of_type(own, type_at, 0).filter(|&bytes| bytes > 0)?));
-        let fits = |&(_, bytes): &(_, u64)| size.is_multiple_of(bytes) || wraps && fills_lines(bytes, size);
+        let fits = |&(_, bytes): &(_, u64)| may_hold(size, bytes, wraps);
         let all: Vec<_> = parameters(own, function?).into_iter().filter_map(sized).filter(fits).collect();
         // Mostly a closure makes the value, and what is borrowed names it.
         let is_value = |&&(type_at, _): &&(UnitOffset, u64)| {
             let name = self.type_name(unit, type_at).unwrap_or_default();
             !name.starts_with('&') && !name.starts_with("{closure_env#") && !is_pointer(own, type_at)
         };
-        let value = all.iter().find(is_value).filter(|_| wraps);
+        let value = wraps.then(|| all.iter().find(is_value)).flatten();
         value.or(all.first()).copied()
     }
 
@@ -301,11 +300,7 @@ impl Names {
     /// for: `std::__new_allocator<T>::allocate`.
     fn allocated(&self, function: &str, size: u64, within: u64) -> Option<(String, String)> {
         let (_, rest) = function.split_once("allocator<")?;
-        let mut depth = 1;
-        let end = rest.find(|c| {
-            depth += i32::from(c == '<') - i32::from(c == '>');
-            depth == 0
-        })?;
+        let end = rust_names::closing(rest)?;
         let full = rest[..end].trim();
         let fits = |named: &&NamedType| {
             let is_last = full.strip_suffix(&named.name).is_some_and(|scope| scope.is_empty() || scope.ends_with("::"));
@@ -386,6 +381,12 @@ pub(super) fn is_rust(unit: &Unit<Bytes>) -> bool {
     let root = unit.entry(unit.header.root_offset());
     let language = root.ok().and_then(|root| root.attr_value(gimli::DW_AT_language));
     language == Some(AttributeValue::Language(gimli::DW_LANG_Rust))
+}
+
+/// Whether a block of `size` bytes may hold values of `bytes` bytes alone, or with `wraps` one on
+/// lines of its own.
+fn may_hold(size: u64, bytes: u64, wraps: bool) -> bool {
+    size.is_multiple_of(bytes) || wraps && fills_lines(bytes, size)
 }
 
 /// Whether a block of `size` bytes may be the lines of one value of `bytes` bytes. Words come in

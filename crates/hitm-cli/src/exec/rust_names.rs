@@ -6,7 +6,7 @@ use std::collections::HashSet;
 const DEPTH: usize = 2;
 
 /// Brackets within brackets, at most: names with more stay as they are.
-const BRACKETS: usize = 64;
+const BRACKETS: isize = 64;
 
 /// How names are made brief.
 #[derive(Debug, Default)]
@@ -44,32 +44,10 @@ impl Brief {
     }
 }
 
-/// Whether the brackets of a name match, and its braces are those of a closure or the like.
-fn is_plain(name: &str) -> bool {
-    let (mut depth, mut before) = (0_usize, ' ');
-    for c in name.chars() {
-        match c {
-            '<' => depth += 1,
-            '>' if before != '-' && depth == 0 => return false,
-            '>' if before != '-' => depth -= 1,
-            _ => {}
-        }
-        if depth > BRACKETS {
-            return false;
-        }
-        before = c;
-    }
-    let is_word = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "_#:-".contains(c));
-    let mut braces = name.split('{').skip(1).map(|rest| rest.split_once('}'));
-    // The first of two braces has nothing before the second one.
-    depth == 0 && (name.contains("{{") || braces.all(|inner| inner.is_some_and(|(inner, _)| is_word(inner))))
-}
-
-/// The place of the `>` that ends what a `<` before `text` has begun.
-fn closing(text: &str) -> Option<usize> {
-    let mut depth = 1;
-    let mut before = ' ';
-    text.char_indices().find_map(|(at, c)| {
+/// The place of each character of a name, and in how many brackets it leaves what follows.
+fn depths(name: &str) -> impl Iterator<Item = (usize, isize)> {
+    let (mut depth, mut before) = (0, ' ');
+    name.char_indices().map(move |(at, c)| {
         match c {
             '<' => depth += 1,
             // `->` of a function's type.
@@ -77,8 +55,24 @@ fn closing(text: &str) -> Option<usize> {
             _ => {}
         }
         before = c;
-        (depth == 0).then_some(at)
+        (at, depth)
     })
+}
+
+/// Whether the brackets of a name match, and its braces are those of a closure or the like.
+fn is_plain(name: &str) -> bool {
+    let is_matched = depths(name).all(|(_, depth)| (0..=BRACKETS).contains(&depth));
+    let is_closed = depths(name).last().is_none_or(|(_, depth)| depth == 0);
+    let is_word = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "_#:-".contains(c));
+    let mut braces = name.split('{').skip(1).map(|rest| rest.split_once('}'));
+    // The first of two braces has nothing before the second one.
+    let has_words = name.contains("{{") || braces.all(|inner| inner.is_some_and(|(inner, _)| is_word(inner)));
+    is_matched && is_closed && has_words
+}
+
+/// The place of the `>` that ends what a `<` before `text` has begun.
+pub(super) fn closing(text: &str) -> Option<usize> {
+    depths(text).find(|&(_, depth)| depth < 0).map(|(at, _)| at)
 }
 
 struct Reader<'a> {
@@ -169,8 +163,8 @@ impl<'a> Reader<'a> {
     fn last_of(&self, path: &'a str) -> &'a str {
         let mut ends = path.rmatch_indices("::").map(|(at, _)| at);
         let is_closure = |at: usize| path[at + 2..].starts_with('{') || path[at + 2..].is_empty();
-        let Some(start) = ends.by_ref().find(|&at| !is_closure(at)).map(|at| at + 2) else { return path };
-        let last = &path[start..];
+        let Some(at) = ends.find(|&at| !is_closure(at)) else { return path };
+        let last = &path[at + 2..];
         if self.own.ambiguous.contains(last) { path } else { last }
     }
 }

@@ -7,8 +7,8 @@
 pub(crate) struct Through(Vec<String>);
 
 /// Crates of this project whose functions stand for those of Rust's library: the alias of its
-/// `sync`, and the words and locks of the runtime. As they lie here, and as a registry has them.
-const OWN: [&str; 2] = ["hitm-sync", "hitm-memory"];
+/// `sync`, and the words and locks of the runtime.
+pub(super) const OWN: [&str; 2] = ["hitm_sync", "hitm_memory"];
 
 impl Through {
     /// Looks through files whose path contains one of these.
@@ -47,12 +47,13 @@ fn is_language(file: &str) -> bool {
     of_rust || (file.contains("/include/") && file.contains("/c++/"))
 }
 
-/// Whether it is of one of [`OWN`].
+/// Whether it is of one of [`OWN`], as they lie here or as a registry has them: with the version
+/// behind the name.
 fn is_own(file: &str) -> bool {
-    // A registry puts the version behind the name.
     let is_version = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
-    OWN.iter()
-        .any(|own| file.contains(&format!("/{own}/src/")) || file.split(&format!("/{own}-")).skip(1).any(is_version))
+    OWN.iter().map(|own| own.replace('_', "-")).any(|folder| {
+        file.contains(&format!("/{folder}/src/")) || file.split(&format!("/{folder}-")).skip(1).any(is_version)
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The variables and types of a file, unit by unit of its debug information.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -8,12 +9,12 @@ use gimli::{
 };
 use object::{Object, ObjectSection};
 
+use super::super::through::OWN;
 use super::super::types::{size_of_type, type_of};
 use super::{Bytes, NamedType, Names, Variable, is_rust, source, text};
 
 /// Namespaces of the libraries of Rust and C++ and of what comes with compilers.
-const LIBRARIES: [&str; 10] =
-    ["std", "core", "alloc", "hashbrown", "gimli", "addr2line", "__gnu_cxx", "__cxxabiv1", "hitm_sync", "hitm_memory"];
+const LIBRARIES: [&str; 8] = ["std", "core", "alloc", "hashbrown", "gimli", "addr2line", "__gnu_cxx", "__cxxabiv1"];
 
 /// Where a variable lies.
 enum Place {
@@ -43,9 +44,9 @@ impl Around {
         }
     }
 
-    /// Whether it is of a library of the language.
+    /// Whether it is of a library of the language, or stands for that.
     fn is_library(&self) -> bool {
-        self.spaces.first().is_some_and(|(_, name)| LIBRARIES.contains(&name.as_str()))
+        self.spaces.first().is_some_and(|(_, name)| LIBRARIES.iter().chain(&OWN).any(|library| library == name))
     }
 
     /// The path of the namespaces. All of the library is one: it has several types of many names,
@@ -66,11 +67,15 @@ struct Spaces {
 }
 
 impl Spaces {
-    fn add(&mut self, name: &str, path: String) {
+    fn add(&mut self, name: &str, around: &Around) {
         let name = name.split('<').next().unwrap_or(name);
-        let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        if is_word && *self.first.entry(name.to_owned()).or_insert_with(|| path.clone()) != path {
-            self.ambiguous.insert(name.to_owned());
+        if !around.is_rust || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+            return;
+        }
+        match self.first.entry(name.to_owned()) {
+            Entry::Vacant(first) => _ = first.insert(around.path()),
+            Entry::Occupied(first) if *first.get() == around.path() => {}
+            Entry::Occupied(_) => _ = self.ambiguous.insert(name.to_owned()),
         }
     }
 }
@@ -126,9 +131,9 @@ impl Names {
             }
             match entry.tag() {
                 gimli::DW_TAG_namespace => around.spaces.extend(named().map(|name| (entry.depth(), name))),
-                gimli::DW_TAG_enumeration_type if around.is_rust => {
+                gimli::DW_TAG_enumeration_type => {
                     if let Some(name) = named() {
-                        spaces.add(&name, around.path());
+                        spaces.add(&name, &around);
                     }
                 }
                 gimli::DW_TAG_variable => self.keep_variable(dwarf, unit, entry, &around),
@@ -141,9 +146,7 @@ impl Names {
                     around.structure = around.structure.or(Some(entry.depth()));
                     // The types of tables of functions are the compiler's.
                     if !is_variant && let Some(name) = named().filter(|name| !name.ends_with("{vtable_type}")) {
-                        if around.is_rust {
-                            spaces.add(&name, around.path());
-                        }
+                        spaces.add(&name, &around);
                         self.keep_type(dwarf, unit, entry, name, &around);
                     }
                 }
