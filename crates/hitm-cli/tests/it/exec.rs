@@ -278,13 +278,18 @@ fn package(name: &str, source: &str) -> Option<TempDir> {
     Some(folder)
 }
 
-#[test]
-fn programs_in_rust_run() {
-    let Some(folder) = package("app", THREADS) else { return };
+/// Builds a package of the name `app`.
+fn built(folder: TempDir) -> Program {
     let ended = cargo(folder.path(), &["build", "--release", "--quiet"]);
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
     let file = folder.path().join("target/hitm/x86_64-unknown-linux-gnu/release/app");
-    let program = Program { folder, file };
+    Program { folder, file }
+}
+
+#[test]
+fn programs_in_rust_run() {
+    let Some(folder) = package("app", THREADS) else { return };
+    let program = built(folder);
     let expected = "800 800, 80 32 1600, 1 panicked, slept true\n";
     assert!(program.natively(&[]).starts_with(expected));
     let order = |seed: &str| {
@@ -315,10 +320,7 @@ const WRAPPERS: &str = include_str!("exec/wrapped/words.rs");
 fn wrappers_are_looked_through() {
     let Some(folder) = package("app", WRAPPED) else { return };
     fs::write(folder.path().join("src/words.rs"), WRAPPERS).expect("there is room");
-    let ended = cargo(folder.path(), &["build", "--release", "--quiet"]);
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
-    let file = folder.path().join("target/hitm/x86_64-unknown-linux-gnu/release/app");
-    let program = Program { folder, file };
+    let program = built(folder);
     // Of each hot word the object, its name there, and the function that adds to it.
     let told = |options: &[&str]| {
         let (ended, file) = program.simulated(&[&["--cpus", "8"], options].concat(), &[]);

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use tempfile::TempDir;
+
 use super::{Program, fields, is_possible};
 use crate::command::{end, folder, hitm};
 
@@ -58,6 +60,15 @@ fn variables_on_the_stack_have_the_name_of_their_own_function() {
     has(&names, "visits of main", ".hits");
 }
 
+/// Compiles `main.c` of a folder.
+fn compiled(folder: TempDir, options: &[&str]) -> Program {
+    let words = [&["cc", "-pthread", "main.c", "-o", "main"], options].concat();
+    let ended = end(hitm().current_dir(folder.path()).args(words));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    let file = folder.path().join("main");
+    Program { folder, file }
+}
+
 /// Without debug information the table of symbols has names of variables.
 #[test]
 fn variables_without_debug_information_have_the_names_of_their_symbols() {
@@ -71,11 +82,7 @@ fn variables_without_debug_information_have_the_names_of_their_symbols() {
          int main(void) {\n    pthread_t ids[8];\n    for (int i = 0; i < 8; i++) pthread_create(&ids[i], 0, work, 0);\n\
          for (int i = 0; i < 8; i++) pthread_join(ids[i], 0);\n    return words[3] != 1600;\n}\n";
     fs::write(folder.path().join("main.c"), source).expect("there is room");
-    let words = ["cc", "-O1", "-g0", "-pthread", "main.c", "-o", "main"];
-    let ended = end(hitm().current_dir(folder.path()).args(words));
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
-    let file = folder.path().join("main");
-    let (_, file) = Program { folder, file }.simulated(&["--cpus", "8"], &[]);
+    let (_, file) = compiled(folder, &["-O1", "-g0"]).simulated(&["--cpus", "8"], &[]);
     has(&fields(&file["runs"][0]), "words.", "+24");
 }
 
@@ -101,11 +108,7 @@ fn what_an_inlined_wrapper_allocates_has_the_type_that_its_caller_names() {
          for (int i = 0; i < 8; i++) pthread_create(&ids[i], 0, visit, hall);\n\
          for (int i = 0; i < 8; i++) pthread_join(ids[i], 0);\n    return 0;\n}\n",
     );
-    let words = ["cc", "-O2", "-pthread", "main.c", "-o", "main"];
-    let ended = end(hitm().current_dir(folder.path()).args(words));
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
-    let file = folder.path().join("main");
-    let program = Program { folder, file };
+    let program = compiled(folder, &["-O2"]);
     let names = |options: &[&str]| fields(&program.simulated(&[&["--cpus", "8"], options].concat(), &[]).1["runs"][0]);
     has(&names(&["--through", "words.h"]), "hall of main main.c:11", ".doors[2]");
     assert!(names(&[]).iter().any(|name| name.contains(" of lines words.h:2 ")));
