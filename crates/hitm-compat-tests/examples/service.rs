@@ -17,17 +17,21 @@ const LOAD: Load = Load { lasts: Duration::from_secs(5), period: Duration::from_
 /// A contender's name, and one round of it on so many CPUs.
 type Contender = (&'static str, fn(usize) -> io::Result<Outcome>);
 
-const CONTENDERS: [Contender; 3] = [
+const CONTENDERS: [Contender; 5] = [
     ("hitm, real-time", |cpus| on_hitm(cpus, Class::RealTime)),
     ("hitm, short turns", |cpus| on_hitm(cpus, Class::ShortTurns)),
-    ("tokio", |cpus| {
-        let service = on_tokio::Service::start(cpus)?;
-        run(service.addresses, LOAD)
-    }),
+    ("hitm, apart", |cpus| on_hitm(cpus, Class::Apart)),
+    ("tokio", |cpus| on_tokio(cpus, false)),
+    ("tokio, apart", |cpus| on_tokio(cpus, true)),
 ];
 
 fn on_hitm(cpus: usize, class: Class) -> io::Result<Outcome> {
     let service = on_hitm::Service::start(cpus, class)?;
+    run(service.addresses, LOAD)
+}
+
+fn on_tokio(cpus: usize, apart: bool) -> io::Result<Outcome> {
+    let service = on_tokio::Service::start(cpus, apart)?;
     run(service.addresses, LOAD)
 }
 
@@ -49,16 +53,16 @@ fn main() -> io::Result<()> {
         sum.critical.sort_unstable();
         line(&format!("{name}, all"), sum);
     }
-    let names: String = CONTENDERS.iter().map(|(name, _)| format!("    {name:<20}")).collect();
-    println!("\ncritical requests{}", names.trim_end());
+    let names: String = CONTENDERS.iter().map(|(name, _)| format!(" {name:<17}")).collect();
+    println!("\nrequests{}", names.trim_end());
     let histograms = sums.each_ref().map(Outcome::histogram);
     let most = histograms.iter().flatten().copied().max().unwrap_or(1).max(1);
     for bucket in (0..histograms[0].len()).filter(|&bucket| histograms.iter().any(|own| own[bucket] > 0)) {
         let bar = |own: &Vec<u64>| {
-            let bar = "#".repeat((own[bucket] * 14).div_ceil(most) as usize);
-            format!("  {:>6} {bar:<15}", own[bucket])
+            let bar = "#".repeat((own[bucket] * 10).div_ceil(most) as usize);
+            format!(" {:>6} {bar:<10}", own[bucket])
         };
-        println!("up to {:>8} us{}", 1_u64 << bucket, histograms.iter().map(bar).collect::<String>().trim_end());
+        println!("{:>8}{}", 1_u64 << bucket, histograms.iter().map(bar).collect::<String>().trim_end());
     }
     Ok(())
 }

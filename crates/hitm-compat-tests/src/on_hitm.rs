@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hitm::compat::hyper::{HyperIo, HyperTimer};
 use hitm::net::{TcpListener, TcpStream};
-use hitm::{Group, Handle, NativeRuntime, Priority, SpawnOptions};
+use hitm::{Builder, Group, Handle, NativeRuntime, Priority, SpawnOptions};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,6 +18,9 @@ use hyper::{Request, Response, StatusCode};
 use crate::load::Addresses;
 use crate::work;
 
+/// The shortest turns, of a group and of a thread.
+const SHORT: Duration = Duration::from_micros(100);
+
 /// How the critical tenant comes before the batch tenant, which is fair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -25,12 +28,16 @@ pub enum Class {
     RealTime,
     /// It is fair too, with short turns and most of the weight.
     ShortTurns,
+    /// It has a runtime of its own, with one thread, which has short turns of the operating system.
+    Apart,
 }
 
 /// The service. Dropping it ends it.
 #[derive(Debug)]
 pub struct Service {
     runtime: NativeRuntime,
+    /// The critical tenant's own runtime.
+    _apart: Option<NativeRuntime>,
     /// Where the tenants listen.
     pub addresses: Addresses,
     /// The group of the batch tenant.
@@ -46,27 +53,32 @@ impl Service {
     /// # Panics
     /// When the runtime cannot be made.
     pub fn start(cpus: usize, class: Class) -> io::Result<Self> {
-        let runtime = NativeRuntime::builder().cpus(cpus).metrics().build().unwrap_or_else(|error| panic!("{error}"));
+        let start = |builder: Builder| builder.build().unwrap_or_else(|error| panic!("{error}"));
+        let runtime = start(NativeRuntime::builder().cpus(cpus).metrics());
+        // Its thread shares the CPUs with the others, so it does not spin.
+        let one_thread = || NativeRuntime::builder().cpus(1).spin(Duration::ZERO).thread_slice(SHORT);
+        let apart = (class == Class::Apart).then(|| start(one_thread()));
         let handle = runtime.handle();
-        let (critical, batch) = (handle.group("critical"), handle.group("batch"));
+        let of_critical = apart.as_ref().map_or(handle, NativeRuntime::handle);
+        let (critical, batch) = (of_critical.group("critical"), handle.group("batch"));
         let urgent = match class {
-            Class::RealTime => SpawnOptions::from(Priority::fifo(50)),
+            Class::RealTime | Class::Apart => SpawnOptions::from(Priority::fifo(50)),
             Class::ShortTurns => {
                 critical.weight(1_000).expect("a weight");
-                critical.slice(Duration::from_micros(100)).expect("a slice");
+                critical.slice(SHORT).expect("a slice");
                 SpawnOptions::from(Priority::fair(0))
             }
         };
         let urgent = urgent.within(&critical);
         let fair = SpawnOptions::from(Priority::fair(0)).within(&batch);
         let addresses = Addresses {
-            critical: listen(handle, urgent.named("critical"), serve_critical)?,
+            critical: listen(of_critical, urgent.named("critical"), serve_critical)?,
             batch: listen(handle, fair.named("batch"), serve_batch)?,
         };
-        Ok(Self { runtime, addresses, batch })
+        Ok(Self { runtime, _apart: apart, addresses, batch })
     }
 
-    /// Returns the runtime's handle.
+    /// Returns the handle of the batch tenant's runtime.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         self.runtime.handle()

@@ -22,24 +22,28 @@ use crate::work;
 pub struct Service {
     /// Ends the tasks when it is dropped.
     _runtime: Runtime,
+    /// The critical tenant's own runtime.
+    _apart: Option<Runtime>,
     /// Where the tenants listen.
     pub addresses: Addresses,
 }
 
 impl Service {
-    /// Starts the service on so many threads.
+    /// Starts the service on so many threads; with `apart`, the critical tenant has a runtime of
+    /// its own, with one more thread.
     ///
     /// # Errors
     /// When a thread or a socket cannot be made.
-    pub fn start(threads: usize) -> io::Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        let critical = listen(&runtime, || async {
+    pub fn start(threads: usize, apart: bool) -> io::Result<Self> {
+        let start = |threads| Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+        let (runtime, apart) = (start(threads)?, apart.then(|| start(1)).transpose()?);
+        let critical = listen(apart.as_ref().unwrap_or(&runtime), || async {
             let answer = async { work::compute(work::CRITICAL) };
             // The critical tenant's deadline costs the same as on the other side.
             let _never_late = tokio::time::timeout(work::DEADLINE, answer).await;
         })?;
         let batch = listen(&runtime, || work::batch(tokio::task::yield_now))?;
-        Ok(Self { _runtime: runtime, addresses: Addresses { critical, batch } })
+        Ok(Self { _runtime: runtime, _apart: apart, addresses: Addresses { critical, batch } })
     }
 }
 

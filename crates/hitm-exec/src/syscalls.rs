@@ -63,6 +63,8 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
             refuse_call("clone", "a process or thread by a raw system call is not simulated", "use pthread_create")
         }
+        // The machine's fair class has no slices of single threads.
+        libc::SYS_sched_setattr | libc::SYS_sched_getattr => Err(ENOSYS),
         libc::SYS_io_uring_setup => {
             refuse_call("io_uring_setup", "I/O by rings is not simulated", "use read and write")
         }

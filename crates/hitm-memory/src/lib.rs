@@ -36,7 +36,7 @@ pub use field::{Described, Field, Words, resolve};
 pub use layout::LineStart;
 pub use lock::{Lock, LockGuard, RawGuard, RawSpinLock};
 pub use memory::{LINE, Memory, Operation, OperationScope, Placement};
-pub use native::{EventSource, Native, NativePlain, NativeWorkers};
+pub use native::{EventSource, Native, NativePlain, NativeWorkers, ask_for_slice};
 pub use per_cpu::PerCpu;
 pub use placed::{Placed, PlacedSlice};
 pub use placed_once::PlacedOnce;

@@ -10,7 +10,7 @@ const LOAD: Load = Load { lasts: Duration::from_millis(600), period: Duration::f
 
 #[test]
 fn both_tenants_are_served() {
-    for class in [Class::RealTime, Class::ShortTurns] {
+    for class in [Class::RealTime, Class::ShortTurns, Class::Apart] {
         let service = on_hitm::Service::start(2, class).expect("sockets");
         let outcome = run(service.addresses, LOAD).expect("no connection fails");
         assert!(outcome.critical.len() > 5, "{class:?}: {} critical requests", outcome.critical.len());
@@ -49,7 +49,9 @@ fn a_limit_throttles_the_batch_tenant() {
 
 #[test]
 fn tokio_serves_the_same() {
-    let service = on_tokio::Service::start(2).expect("sockets");
-    let outcome = run(service.addresses, LOAD).expect("no connection fails");
-    assert!(outcome.critical.len() > 5 && outcome.batch_per_second > 0.0, "{outcome:?}");
+    for apart in [false, true] {
+        let service = on_tokio::Service::start(2, apart).expect("sockets");
+        let outcome = run(service.addresses, LOAD).expect("no connection fails");
+        assert!(outcome.critical.len() > 5 && outcome.batch_per_second > 0.0, "apart {apart}: {outcome:?}");
+    }
 }

@@ -28,7 +28,8 @@
 //! after each piece of work, as their users do. `hitm, equals` does the same without priorities,
 //! for comparison. In rows named `apart`, the waiting task of `urgent` is on a second runtime, with
 //! one thread. The operating system runs that thread beside the load's, so no piece of work delays
-//! the task.
+//! the task. hitm asks for short turns of this thread (`Builder::thread_slice`); the peers have no
+//! such setting.
 //!
 //! **What it does not show.** Input and output, timers, thousands of CPUs. Two of hitm's properties
 //! cost time here: each task is picked by priority under its CPU's lock, and queues are the simple

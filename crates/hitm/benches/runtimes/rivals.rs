@@ -117,8 +117,11 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
         let runtime = match place {
             // As a program gets it by default: each thread is pinned to a CPU.
             Place::Alone => NativeRuntime::this_machine(),
-            // It does not know that there are more threads than CPUs now.
-            Place::Beside => NativeRuntime::builder().cpus(1).spin(Duration::ZERO).build(),
+            Place::Beside => {
+                // It does not know that there are more threads than CPUs now.
+                let builder = NativeRuntime::builder().cpus(1).spin(Duration::ZERO);
+                builder.thread_slice(Duration::from_micros(100)).build()
+            }
         };
         Self(runtime.expect("threads"))
     }
