@@ -143,10 +143,22 @@ impl<M: Memory> RtQueue<M> {
         self.rr_nr_running.set(self.rr_nr_running.get() - task.round_robin());
     }
 
-    /// Puts `new`, which is on no queue, in the place of `old`. Both have one priority.
-    pub(crate) fn replace(&self, tasks: &TaskTable<M>, old: TaskId, new: TaskId) {
+    /// Removes `old`, the first task of its priority, and puts `new`, which is on no queue and has
+    /// the same priority, behind the others. Returns the task that is first now.
+    pub(crate) fn succeed(&self, tasks: &TaskTable<M>, old: TaskId, new: TaskId) -> TaskId {
         let (gone, come) = (tasks.get(old), tasks.get(new));
-        self.list(tasks, come.prio()).replace(old, new);
+        let list = self.list(tasks, come.prio());
+        let first = match list.next(Some(old)) {
+            None => {
+                list.replace(old, new);
+                new
+            }
+            Some(first) => {
+                list.remove(old);
+                list.push_back(new);
+                first
+            }
+        };
         gone.on_list.set(0);
         gone.on_rq.set(0);
         come.on_list.set(1);
@@ -155,6 +167,7 @@ impl<M: Memory> RtQueue<M> {
         if before != after {
             self.rr_nr_running.set(self.rr_nr_running.get() - before + after);
         }
+        first
     }
 
     /// Moves `id`, which is queued, behind or before the tasks of its priority.

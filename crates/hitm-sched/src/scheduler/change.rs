@@ -111,9 +111,8 @@ impl<P: Platform> Scheduler<P> {
     /// task stays at the head of its priority. For a waiting task it defers a push.
     pub(crate) fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
         let task = self.state.tasks.get(id);
-        if self.run_next().is_some_and(|next| next.peek(rq.cpu) == Some(id)) {
-            self.queue_next(rq);
-        }
+        // It may be `id`, or an equal that came before the change.
+        self.queue_next(rq);
         let queued = task.on_rq.get() != 0;
         if !queued {
             change();

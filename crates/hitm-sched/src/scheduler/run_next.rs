@@ -2,11 +2,12 @@
 //! [`run_next`](crate::shipped::run_next).
 //!
 //! **Protocol.** (1) A wakeup or a spawn by the polled task offers the woken task, if the two are
-//! equal real-time tasks and nothing else waits on the CPU. (2) The next switch hands over: if the
-//! polled task blocks or ends, and nothing more urgent has come, the offered task takes its place
-//! in the list of their priority. No count, level or advertisement changes. (3) Otherwise the
-//! offered task is queued, directly behind the running task: whatever else waits came later. A
-//! checkpoint, a second wakeup, a change of the task, and the CPU's going offline queue it too.
+//! equal real-time tasks. (2) The next switch hands over: if the polled task blocks or ends, and
+//! nothing more urgent has come, the offered task takes its place in the list of their priority:
+//! the first place and the CPU, or the last place if others wait. No count and no level changes.
+//! (3) Otherwise the offered task is queued behind the tasks that wait. A checkpoint and the CPU's
+//! going offline queue it too, and so does whoever queues another task there, at a wakeup or after
+//! a change. So whatever waits came before the offered task.
 
 use hitm_memory::{PlainWord, Platform};
 
@@ -23,10 +24,10 @@ impl<P: Platform> Scheduler<P> {
         let here = P::current_cpu();
         let (rq, task) = (&self.state.rqs[here], self.state.tasks.get(id));
         // Peeks: what another CPU changes just now comes after this wakeup.
-        let is_alone = rq.nr_running.peek() == 1 && !rq.needs_resched() && next.peek(here).is_none();
+        let is_free = !rq.needs_resched() && next.peek(here).is_none();
         let prio = task.prio();
         let is_equal = || rq.curr().is_some_and(|curr| self.state.tasks.get(curr).prio() == prio);
-        if !is_alone || !prio.is_real_time() || !is_equal() || self.fair.groups.has_real_time_limits() {
+        if !is_free || !prio.is_real_time() || !is_equal() || self.fair.groups.has_real_time_limits() {
             return false;
         }
         self.go_to(id, task.cpu(), here);
@@ -40,22 +41,26 @@ impl<P: Platform> Scheduler<P> {
     /// the CPU has to choose. Then the offered task, if there was one, is queued.
     #[inline]
     pub(super) fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
-        let next = self.run_next()?.peek(rq.cpu)?;
+        let offered = self.run_next()?.peek(rq.cpu)?;
         let prev = rq.curr()?;
-        if !self.can_hand_over(rq, prev, next) || !self.gives_up(prev, why) {
+        if !self.can_hand_over(rq, prev, offered) || !self.gives_up(prev, why) {
             self.queue_next(rq);
             if rq.online.get() == 0 {
                 // The CPU went offline after the offer.
-                self.expel(rq, next);
+                self.expel(rq, offered);
             }
             return None;
         }
         self.run_next()?.take(rq);
         self.searchers()?.set_keeps(rq.cpu, false);
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
-        self.state.stats.note(|| Entry::Comes(rq.cpu, next));
-        rq.rt.replace(&self.state.tasks, prev, next);
-        self.ids.arrive(&self.state, rq, next);
+        self.state.stats.note(|| Entry::Comes(rq.cpu, offered));
+        let next = rq.rt.succeed(&self.state.tasks, prev, offered);
+        self.ids.arrive(&self.state, rq, offered);
+        if next != offered && !self.take_turns(rq, offered, next) {
+            self.put(rq, offered);
+            self.dequeue_pushable(rq, next);
+        }
         self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
         self.state.tasks.get(next).set_on_cpu();
         self.set_running(rq, Some(next));
@@ -63,16 +68,16 @@ impl<P: Platform> Scheduler<P> {
         Some(next)
     }
 
-    /// Returns whether `next` may take the place of `prev`: nothing is more urgent, and neither may
+    /// Returns whether `offered` may take the place of `prev`: nothing is more urgent, and neither may
     /// have changed since the offer in a way that the queue must know of.
-    fn can_hand_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, next: TaskId) -> bool {
-        let prio = self.state.tasks.get(next).prio();
+    fn can_hand_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, offered: TaskId) -> bool {
+        let prio = self.state.tasks.get(offered).prio();
         !rq.needs_resched()
             && rq.online.get() != 0
             && prio.is_real_time()
             && rq.highest() == prio
             && rq.rt.list(&self.state.tasks, prio).first() == Some(prev)
-            && self.state.tasks.allowed(next).contains(rq.cpu)
+            && self.state.tasks.allowed(offered).contains(rq.cpu)
             && !self.fair.groups.has_real_time_limits()
             && !self.fair.is_served(rq.cpu)
             && self.urgent().is_none_or(|urgent| urgent.named_to(rq.cpu).is_none())
@@ -81,12 +86,6 @@ impl<P: Platform> Scheduler<P> {
     /// Does step 3: queues the task that the CPU of `rq` was to run next, if there is one.
     pub(super) fn queue_next(&self, rq: &RqGuard<'_, P>) {
         let Some(id) = self.run_next().and_then(|next| next.take(rq)) else { return };
-        self.enqueue(rq, id, true);
-        // Only the running task came before it.
-        if let Some(curr) = rq.curr()
-            && self.state.tasks.get(curr).prio() == self.state.tasks.get(id).prio()
-        {
-            self.requeue(rq, curr, true);
-        }
+        self.enqueue(rq, id, false);
     }
 }

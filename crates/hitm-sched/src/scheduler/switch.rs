@@ -185,7 +185,7 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Does step 3: `prev` stays queued while another task runs.
-    fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
+    pub(super) fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
         if self.fair.is_fair(&self.state, prev) {
             self.fair.put_fair(&self.state, rq);
         } else if !self.fair.groups.is_held_real_time(&self.state, prev) && self.state.tasks.get(prev).can_move() {
@@ -263,6 +263,7 @@ impl<P: Platform> Scheduler<P> {
     /// if there are any.
     pub(crate) fn rotate_round_robin(&self) -> bool {
         let rq = self.state.lock(P::current_cpu());
+        self.queue_next(&rq);
         let Some(curr) = rq.curr() else { return false };
         let task = self.state.tasks.get(curr);
         if task.round_robin() == 0 {

@@ -46,10 +46,8 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         let mut rq = self.queue_for(id, flags, stays);
-        if stays && rq.cpu == P::current_cpu() {
-            // That task came first.
-            self.queue_next(&rq);
-        }
+        // That task came first.
+        self.queue_next(&rq);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
         if stays && rq.cpu == P::current_cpu() && rq.curr().is_some() {

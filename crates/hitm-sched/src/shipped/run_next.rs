@@ -5,20 +5,20 @@
 //! one exchange of two tasks under one lock at the switch.
 //!
 //! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
-//! task overtake those that wait. Here a task comes to this place only if nothing waits on the
-//! CPU's queue, so the order of arrival holds.
+//! task overtake those that wait. Here it goes behind those at the switch, so the order of arrival
+//! holds.
 //!
 //! **State.** A word for each CPU: a task's number plus 1, or 0. The task in it is awake and on no
 //! queue.
 //!
 //! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if the
 //! word is empty. [`take`](RunNext::take): under the lock of the CPU's queue, by that CPU at its
-//! next switch or checkpoint, by whoever changes the task, or by whoever takes the CPU offline. So
-//! a task leaves the word once.
+//! next switch or checkpoint, by whoever queues another task there or changes one, or by whoever
+//! takes the CPU offline. So a task leaves the word once.
 //!
 //! **Memory ordering.** Takers exclude each other by the queue's lock. A change of the task holds
-//! its `pi_lock`, so it sees an offer that came before. A CPU that takes the offering CPU offline
-//! does not hold that lock: the offer publishes the task's words to it.
+//! its `pi_lock`, so it sees an offer that came before. Other takers do not hold that lock: the
+//! offer publishes the task's words to them.
 //!
 //! The model checker runs this word: `run_next/loom.rs`.
 //!

@@ -1,4 +1,5 @@
-//! A task that an equal has woken takes its place, and no other task notices.
+//! A task that an equal has woken takes its place, behind those that wait, and no other task
+//! notices.
 
 use hitm::{CpuSet, Handle, JoinHandle, Priority};
 use hitm_topology::CpuId;
@@ -8,7 +9,10 @@ use crate::stage::{Diary, Gate, HIGH, LOW, SAME, joined, on_cpu, on_first_cpu, p
 
 every_host!(
     the_second_equal_that_is_woken_comes_second,
+    those_that_are_woken_come_in_this_order,
     an_equal_that_comes_from_elsewhere_comes_second,
+    an_equal_that_comes_from_elsewhere_comes_last,
+    a_task_that_is_woken_while_another_waits_comes_second,
     a_task_that_becomes_urgent_runs_at_the_next_checkpoint,
     a_task_that_becomes_less_urgent_lets_others_go_first,
     a_task_that_was_aborted_ends,
@@ -42,13 +46,47 @@ async fn the_second_equal_that_is_woken_comes_second<H: Host>(handle: Handle<H>)
     .await;
 }
 
+/// Some take the place of the waker at its next switch, some are queued before.
+async fn those_that_are_woken_come_in_this_order<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let mut tasks = Vec::new();
+        for name in ['a', 'b', 'c', 'd', 'e'] {
+            tasks.push(parked(&handle, &diary, name).await);
+        }
+        for count in 1..=tasks.len() {
+            let woken: Vec<_> = tasks.drain(..count.min(tasks.len())).collect();
+            woken.iter().for_each(JoinHandle::unpark);
+            for task in woken {
+                joined(task).await;
+            }
+        }
+        assert_eq!(diary.take(), ['a', 'b', 'c', 'd', 'e']);
+    })
+    .await;
+}
+
 async fn an_equal_that_comes_from_elsewhere_comes_second<H: Host>(handle: Handle<H>) {
+    comes_from_elsewhere(handle, &[]).await;
+}
+
+/// Two that wait, and one that this task has woken since, come before it.
+async fn an_equal_that_comes_from_elsewhere_comes_last<H: Host>(handle: Handle<H>) {
+    comes_from_elsewhere(handle, &['x', 'y']).await;
+}
+
+async fn comes_from_elsewhere<H: Host>(handle: Handle<H>, wait: &'static [char]) {
     if handle.topology().cpus() == 1 {
         return;
     }
     on_first_cpu(&handle, |handle| async move {
         let diary = Diary::new();
+        let mut waiting = Vec::new();
+        for &name in wait {
+            waiting.push(parked(&handle, &diary, name).await);
+        }
         let a = parked(&handle, &diary, 'a').await;
+        waiting.iter().for_each(JoinHandle::unpark);
         a.unpark();
         let notes = diary.clone();
         let (spawns, done) = (handle.clone(), Gate::new(&handle));
@@ -61,7 +99,41 @@ async fn an_equal_that_comes_from_elsewhere_comes_second<H: Host>(handle: Handle
         done.pass().await;
         joined(a).await;
         joined(from_elsewhere).await;
-        assert_eq!(diary.take(), ['a', 'b']);
+        for task in waiting {
+            joined(task).await;
+        }
+        assert_eq!(diary.take(), [wait, &['a', 'b']].concat());
+    })
+    .await;
+}
+
+/// The waker ends, or waits, and its place goes to the task that it has woken.
+async fn a_task_that_is_woken_while_another_waits_comes_second<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        for waits in [false, true] {
+            let b = parked(&handle, &diary, 'b').await;
+            let (me, notes) = (handle.clone(), diary.clone());
+            let a = handle.spawn(pinned(SAME), async move {
+                notes.note('a');
+                b.unpark();
+                if waits {
+                    me.park().await;
+                }
+                b
+            });
+            let notes = diary.clone();
+            let c = handle.spawn(pinned(SAME), async move { notes.note('c') });
+            // By no join, which would wake this task too.
+            let last = c.abort_handle();
+            while !last.is_finished() {
+                handle.yield_now().await;
+            }
+            a.unpark();
+            joined(a.await.expect("it does not panic")).await;
+            joined(c).await;
+            assert_eq!(diary.take(), ['a', 'c', 'b'], "it waits: {waits}");
+        }
     })
     .await;
 }
