@@ -34,8 +34,8 @@ pub struct QueueSnapshot {
     pub held: Vec<TaskId>,
     /// The throttled real-time tasks, each with the group that has it in its list.
     pub held_real_time: Vec<(GroupId, TaskId)>,
-    /// The task that the CPU runs next, if that is in its own word: see
-    /// [`run_next`](crate::shipped::run_next). It is on no queue.
+    /// The task that was offered to the CPU: see [`run_next`](crate::shipped::run_next). It is on
+    /// no queue.
     pub run_next: Option<TaskId>,
     /// The pushable list, in its order.
     pub pushable: Vec<TaskId>,

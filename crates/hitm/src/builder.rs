@@ -208,8 +208,8 @@ impl Builder {
     /// "A task that waits for no other task's poll" in the guide.
     ///
     /// Linux has this setting since v6.12, for any user, with slices of 0.1 to 100 ms; it takes
-    /// the nearest of these for other values. Elsewhere nothing changes. Threads that a worker
-    /// starts have the same slice.
+    /// the nearest of these for other values. Elsewhere nothing changes. Threads and processes
+    /// that a worker starts have the same slice.
     ///
     /// ```
     /// use std::time::Duration;

@@ -9,7 +9,8 @@
 //! one with the earliest deadline runs.
 //!
 //! **Limits.** A hint: older kernels ignore it, filters of system calls may refuse it, and threads
-//! of real-time classes have no slice. Threads that the thread starts have the same slice.
+//! of real-time classes have no slice. Threads and processes that the thread starts have the same
+//! slice.
 
 use std::time::Duration;
 

@@ -165,6 +165,8 @@ impl<P: Platform> Scheduler<P> {
     }
 
     fn relocate(&self, rq: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
+        // The offered task came first.
+        self.queue_next(to);
         self.move_away(rq, id, to);
         self.preempt_for(to, id);
         if to.rt.overloaded.get() != 0 {

@@ -65,7 +65,7 @@ impl<P: Platform> Scheduler<P> {
         rq.online.set(0);
         self.state.stats.note(|| Entry::Online(cpu, false));
         self.fair.unthrottle_all(&self.state, &self.rd, self, &rq);
-        self.queue_next(&rq);
+        self.queue_offered(&rq);
         while let Some(id) = self.first_waiting(&rq) {
             self.expel(&mut rq, id);
         }

@@ -9,8 +9,9 @@
 //! none [searches](crate::shipped::searchers). Here the tasks stay in the order of their priorities
 //! and of their arrival.
 //!
-//! **Protocol.** A wakeup: (1) the task is enqueued on the waker's CPU; (2) if a second task waits
-//! there already, go to (4), else the CPU notes that it keeps one. A switch or a checkpoint: (3) if
+//! **Protocol.** A wakeup: (1) the task is enqueued on the waker's CPU, or
+//! [offered](super::run_next) to it; (2) if it was enqueued and a second task waits there already,
+//! go to (4), else the CPU notes that it keeps one. A switch or a checkpoint: (3) if
 //! tasks wait behind the one that runs, go on with (4). To spare: (4) if the first waiting task may
 //! run everywhere and is advertised, the tasks behind it are advertised too: no CPU is less urgent
 //! than that task, or one is about to take it. (5) If a CPU idles and only idle CPUs are less

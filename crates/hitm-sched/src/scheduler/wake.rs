@@ -46,7 +46,7 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         let mut rq = self.queue_for(id, flags, stays);
-        // That task came first.
+        // The offered task came first.
         self.queue_next(&rq);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);

@@ -30,7 +30,7 @@ pub(crate) struct Shipped<M: Memory> {
     pub(crate) searchers: Option<Searchers<M>>,
     /// The urgent tasks that their CPUs have not begun, there too.
     pub(crate) urgent: Option<UrgentTasks<M>>,
-    /// The task that each CPU runs next, there too.
+    /// The offered task of each CPU, there too.
     pub(crate) run_next: Option<RunNext<M>>,
 }
 

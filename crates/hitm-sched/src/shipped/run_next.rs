@@ -1,5 +1,5 @@
-//! The task that a CPU runs next: it takes the place of the task that woke it, without going
-//! through the queue.
+//! The task that takes the place of its waker on a CPU: the offered task. It does not go through
+//! the queue.
 //!
 //! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
 //! one exchange of two tasks under one lock at the switch.
@@ -34,14 +34,15 @@ use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 
 described! {
-    /// The task that one CPU runs next.
+    /// The offered task of one CPU.
     pub(crate) struct NextTask<M: Memory> as "run_next" {
-        /// The task, counted from 1; 0 for none. Written by the CPU, and by changes of the task.
+        /// The task, counted from 1; 0 for none. Written by the CPU, and by others that queue or
+        /// change a task there.
         task: M::Atomic<u32>,
     }
 }
 
-/// The task that each CPU runs next.
+/// The offered task of each CPU.
 pub(crate) struct RunNext<M: Memory> {
     cpus: PerCpu<M, NextTask<M>>,
 }
@@ -52,15 +53,15 @@ impl<M: Memory> RunNext<M> {
         Self { cpus: PerCpu::new(topology, |_| NextTask { task: M::Atomic::new(0) }) }
     }
 
-    /// Returns the task that `cpu` runs next: exact for the CPU itself or under its queue's lock,
-    /// unless another CPU changes the task just now.
+    /// Returns the offered task of `cpu`: exact under the lock of its queue. The CPU itself sees
+    /// none that is not there, and another CPU may take the task just now.
     #[inline]
     pub(crate) fn peek(&self, cpu: CpuId) -> Option<TaskId> {
         // Relaxed: a number by itself. Whoever uses the task takes it first.
         self.cpus[cpu].task.load(Ordering::Relaxed).checked_sub(1).map(TaskId)
     }
 
-    /// `cpu`, which calls, runs `id` next. It has no such task yet. The caller holds the task's
+    /// Offers `id` to `cpu`, which calls. It has no offered task yet. The caller holds the task's
     /// `pi_lock`.
     #[inline]
     pub(crate) fn offer(&self, cpu: CpuId, id: TaskId) {
@@ -68,7 +69,7 @@ impl<M: Memory> RunNext<M> {
         self.cpus[cpu].task.store(id.0 + 1, Ordering::Release);
     }
 
-    /// Takes the task that the CPU of `rq` runs next.
+    /// Takes the offered task of the CPU of `rq`.
     #[inline]
     pub(crate) fn take(&self, rq: &RqGuard<'_, M>) -> Option<TaskId> {
         let word = &self.cpus[rq.cpu].task;

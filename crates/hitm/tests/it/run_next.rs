@@ -1,7 +1,12 @@
 //! A task that an equal has woken takes its place, behind those that wait, and no other task
 //! notices.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hitm::sync::Futex;
 use hitm::{CpuSet, Handle, JoinHandle, Priority};
+use hitm_memory::AtomicWord;
 use hitm_topology::CpuId;
 
 use crate::host::Host;
@@ -13,6 +18,7 @@ every_host!(
     an_equal_that_comes_from_elsewhere_comes_second,
     an_equal_that_comes_from_elsewhere_comes_last,
     a_task_that_is_woken_while_another_waits_comes_second,
+    a_task_that_moves_here_comes_second,
     a_task_that_becomes_urgent_runs_at_the_next_checkpoint,
     a_task_that_becomes_less_urgent_lets_others_go_first,
     a_task_that_was_aborted_ends,
@@ -134,6 +140,38 @@ async fn a_task_that_is_woken_while_another_waits_comes_second<H: Host>(handle: 
             joined(c).await;
             assert_eq!(diary.take(), ['a', 'c', 'b'], "it waits: {waits}");
         }
+    })
+    .await;
+}
+
+/// It waits on another CPU until this one is its only one.
+async fn a_task_that_moves_here_comes_second<H: Host>(handle: Handle<H>) {
+    if handle.topology().cpus() == 1 {
+        return;
+    }
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let a = parked(&handle, &diary, 'a').await;
+        let [begun, over] = [0, 0].map(|zero| Arc::new(Futex::new(&handle, zero)));
+        let (begins, ends) = (begun.clone(), over.clone());
+        let hog = handle.spawn(on_cpu(1, HIGH), async move {
+            // Release: pairs with the Acquire of the waiter, as the store below.
+            begins.word().store(1, Ordering::Release);
+            H::spin_while(ends.word(), |word| word == 0);
+            H::settle();
+        });
+        H::spin_while(begun.word(), |word| word == 0);
+        H::settle();
+        let notes = diary.clone();
+        let b = handle.spawn(on_cpu(1, SAME), async move { notes.note('b') });
+        a.unpark();
+        handle.set_cpus_of(&b, &CpuSet::from_iter([CpuId(0)]));
+        joined(a).await;
+        joined(b).await;
+        // Release: as above.
+        over.word().store(1, Ordering::Release);
+        joined(hog).await;
+        assert_eq!(diary.take(), ['a', 'b']);
     })
     .await;
 }
