@@ -126,7 +126,7 @@ async fn a_task_that_is_woken_while_another_waits_comes_second<H: Host>(handle: 
                 if waits {
                     me.park().await;
                 }
-                b
+                Some(b)
             });
             let notes = diary.clone();
             let c = handle.spawn(pinned(SAME), async move { notes.note('c') });
@@ -136,7 +136,8 @@ async fn a_task_that_is_woken_while_another_waits_comes_second<H: Host>(handle: 
                 handle.yield_now().await;
             }
             a.unpark();
-            joined(a.await.expect("it does not panic")).await;
+            let b = a.await.expect("it does not panic");
+            joined(b.expect("the waker has it")).await;
             joined(c).await;
             assert_eq!(diary.take(), ['a', 'c', 'b'], "it waits: {waits}");
         }
