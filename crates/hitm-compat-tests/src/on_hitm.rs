@@ -56,8 +56,8 @@ impl Service {
         let start = |builder: Builder| builder.build().unwrap_or_else(|error| panic!("{error}"));
         let runtime = start(NativeRuntime::builder().cpus(cpus).metrics());
         // Its thread shares the CPUs with the others, so it does not spin.
-        let one_thread = || NativeRuntime::builder().cpus(1).spin(Duration::ZERO).thread_slice(SHORT);
-        let apart = (class == Class::Apart).then(|| start(one_thread()));
+        let one_thread = NativeRuntime::builder().cpus(1).spin(Duration::ZERO).thread_slice(SHORT);
+        let apart = (class == Class::Apart).then(|| start(one_thread));
         let handle = runtime.handle();
         let of_critical = apart.as_ref().map_or(handle, NativeRuntime::handle);
         let (critical, batch) = (of_critical.group("critical"), handle.group("batch"));

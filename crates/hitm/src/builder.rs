@@ -215,8 +215,9 @@ impl Builder {
     /// use std::time::Duration;
     /// use hitm::NativeRuntime;
     ///
-    /// let urgent = NativeRuntime::builder().cpus(1).spin(Duration::ZERO).thread_slice(Duration::from_micros(100));
-    /// assert_eq!(urgent.build().unwrap().run(|_| async { 42 }).unwrap(), 42);
+    /// let one_thread = NativeRuntime::builder().cpus(1).spin(Duration::ZERO);
+    /// let urgent = one_thread.thread_slice(Duration::from_micros(100)).build().unwrap();
+    /// assert_eq!(urgent.run(|_| async { 42 }).unwrap(), 42);
     /// ```
     pub fn thread_slice(mut self, slice: Duration) -> Self {
         self.settings.threads.slice = Some(slice);

@@ -56,18 +56,17 @@ async fn the_second_equal_that_is_woken_comes_second<H: Host>(handle: Handle<H>)
 async fn those_that_are_woken_come_in_this_order<H: Host>(handle: Handle<H>) {
     on_first_cpu(&handle, |handle| async move {
         let diary = Diary::new();
-        let mut tasks = Vec::new();
-        for name in ['a', 'b', 'c', 'd', 'e'] {
-            tasks.push(parked(&handle, &diary, name).await);
-        }
-        for count in 1..=tasks.len() {
-            let woken: Vec<_> = tasks.drain(..count.min(tasks.len())).collect();
-            woken.iter().for_each(JoinHandle::unpark);
-            for task in woken {
+        for names in [&['a'][..], &['a', 'b'], &['a', 'b', 'c'], &['a', 'b', 'c', 'd']] {
+            let mut tasks = Vec::new();
+            for &name in names {
+                tasks.push(parked(&handle, &diary, name).await);
+            }
+            tasks.iter().for_each(JoinHandle::unpark);
+            for task in tasks {
                 joined(task).await;
             }
+            assert_eq!(diary.take(), names);
         }
-        assert_eq!(diary.take(), ['a', 'b', 'c', 'd', 'e']);
     })
     .await;
 }
