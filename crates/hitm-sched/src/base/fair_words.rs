@@ -16,12 +16,12 @@ use crate::base::weight::{FINE_NICE_0_WEIGHT, Nice};
 described! {
     /// The fair part of a task, or of a group on a CPU.
     pub struct FairTask<M: Memory> as "fair_task" {
-        /// The subtree of earlier deadlines: a [`Member`], counted from 1; 0 for none. Under the
-        /// queue's lock, as all words here.
+        /// The subtree of earlier deadlines, or the one before in the [list](super::members): a
+        /// [`Member`], counted from 1; 0 for none. Under the queue's lock, as all words here.
         pub(crate) left: M::Plain<u64>,
-        /// The subtree of later deadlines.
+        /// The subtree of later deadlines, or the next one in the list.
         pub(crate) right: M::Plain<u64>,
-        /// The longest way down from here, in members; 0 outside a tree.
+        /// The longest way down from here, in members; 0 for a member that does not wait.
         pub(crate) height: M::Plain<u32>,
         /// Its weight, with [ten more bits](super::weight::FINE_BITS).
         pub(crate) weight: M::Plain<u32>,
@@ -64,15 +64,15 @@ described! {
 described! {
     /// A CPU's fair tasks.
     pub struct FairQueue<M: Memory> as "fair_rq" {
-        /// The root of the tree of waiting members: a [`Member`], counted from 1; 0 for none.
+        /// The root of the tree of waiting members, all or some: a [`Member`], counted from 1; 0 for none.
         pub(crate) root: M::Plain<u64>,
-        /// The running member, which is not in the tree, counted from 1; 0 for none.
+        /// The running member, which does not wait, counted from 1; 0 for none.
         pub(crate) curr: M::Plain<u64>,
-        /// The weight of the tree's members.
+        /// The weight of the waiting members.
         pub(crate) load: M::Plain<u64>,
         /// The virtual runtime from which `sum` counts: close to the average.
         pub(crate) base: M::Plain<i64>,
-        /// The sum over the tree's members: virtual runtime minus `base`, times weight.
+        /// The sum over the waiting members: virtual runtime minus `base`, times weight.
         pub(crate) sum: M::Plain<i64>,
         /// The time up to which the running member is charged, in picoseconds.
         pub(crate) charged: M::Plain<u64>,
@@ -91,6 +91,11 @@ described! {
         pub(crate) period_used: M::Plain<u64>,
         /// The next balance of each domain, smallest domain first, in picoseconds.
         pub(crate) next_balance: [M::Plain<u64>; 4] = words,
+        /// The first member of the list of waiting members, counted from 1; 0 for none. Neither read
+        /// nor written in a replica, as the next word.
+        pub(crate) first: M::Plain<u64>,
+        /// The last one.
+        pub(crate) last: M::Plain<u64>,
     }
 }
 
@@ -264,6 +269,8 @@ impl<M: Memory> FairQueue<M> {
             period_start: M::Plain::new(0),
             period_used: M::Plain::new(0),
             next_balance: std::array::from_fn(|_| M::Plain::new(0)),
+            first: M::Plain::new(0),
+            last: M::Plain::new(0),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! **Order.** A queue shares its CPU time by weight, which is described here, or serves its tasks
 //! by their deadlines: [`by_deadline`].
 //!
-//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the tree; (2) the
-//! running member is not in the tree, and all other queued members are; (3) the lags of all queued
+//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the waiting members; (2)
+//! the running member does not wait, and all other queued members do; (3) the lags of all queued
 //! members, each times its weight, add up to the rounding error.
 //!
 //! **Limits.** Virtual times are nanoseconds: a charge rounds down, so a task does not pay
@@ -19,7 +19,7 @@ use std::cell::Cell;
 use hitm_memory::{Memory, PlainWord, Time};
 
 use crate::base::fair_words::{FairQueue, FairTask, Member, link, member};
-use crate::base::tree::Tree;
+use crate::base::members::Members;
 use crate::base::weight::FINE_NICE_0_WEIGHT;
 
 pub(crate) use self::slices::Slices;
@@ -31,6 +31,23 @@ const TICK_NANOS: i64 = 4_000_000;
 /// The largest addition of an arriving member to the sum of a queue, before the sum counts from the
 /// new average: far below 64 bits.
 const LAG_MOST: i64 = 1 << 60;
+
+/// How far a queue's base may be from its running member, in nanoseconds of virtual time, before it
+/// is moved to the average. Its product with a weight, below 2^27, is far below 64 bits.
+const AHEAD_MOST: u64 = 1 << 30;
+
+/// The largest sum of a queue that counts from another time than the average.
+const SUM_MOST: u64 = 1 << 58;
+
+/// Where members may be in a [list](crate::base::members), times below this count as equal, in
+/// nanoseconds of virtual time: a deadline is a multiple of it, and a member is eligible if it is
+/// less than this ahead of the average. So members that take turns stay in the order in which they
+/// came, although one turn is a little longer than another. Their virtual runtimes are exact, so
+/// are their shares.
+const GRAIN: i64 = 1 << 14;
+
+/// The shortest slice whose end is rounded, in nanoseconds of virtual time.
+const ROUNDED_SLICE: i64 = 16 * GRAIN;
 
 /// Picoseconds per nanosecond.
 pub(crate) const PICOS: u64 = 1_000;
@@ -92,11 +109,14 @@ pub(crate) struct Timeline<'a, M: Memory, F> {
     known: Cell<Option<(Member, &'a FairTask<M>)>>,
     slices: Slices,
     order: TaskOrder,
+    has_list: bool,
 }
 
 impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
-    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slices: Slices, order: TaskOrder) -> Self {
-        Self { queue, words, known: Cell::new(None), slices, order }
+    /// The virtual time of `queue`. With `has_list` those who wait may be in a
+    /// [list](super::members).
+    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slices: Slices, order: TaskOrder, has_list: bool) -> Self {
+        Self { queue, words, known: Cell::new(None), slices, order, has_list }
     }
 
     /// Returns the order, for checkers.
@@ -104,8 +124,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.order
     }
 
-    pub(crate) fn tree(&self) -> Tree<'a, M, &F> {
-        Tree::new(&self.queue.root, &self.words, self.order == TaskOrder::Deadline)
+    /// Returns the waiting members.
+    pub(crate) fn members(&self) -> Members<'a, M, &F> {
+        Members::new(self.queue, &self.words, self.has_list, self.order)
     }
 
     /// Returns the words of the running member `curr`. An operation asks for them often.
@@ -141,36 +162,58 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// Returns the weighted average virtual runtime, rounded down. For an empty queue: the average
     /// that the last member left.
     pub(crate) fn average(&self) -> i64 {
+        if M::LEAVES_OUT_READS && self.queue.load.get() == 0 {
+            // At most the running member is there.
+            return self.curr().map_or(self.queue.base.get(), |curr| self.of_curr(curr).vruntime.get());
+        }
         let (load, sum) = self.totals();
         self.queue.base.get() + quotient(sum, load)
     }
 
     /// Counts from the average from now on, so that products stay small.
     fn rebase(&self) {
-        let moved = self.average() - self.queue.base.get();
+        self.count_from(self.average());
+    }
+
+    /// Does the same with the average.
+    fn count_from(&self, average: i64) {
+        let moved = average - self.queue.base.get();
         if moved != 0 {
             self.queue.base.set(self.queue.base.get() + moved);
             self.queue.sum.set(self.queue.sum.get() - self.queue.load.get() as i64 * moved);
         }
     }
 
-    /// Returns a test whether a virtual runtime is at most the average, without a division.
+    /// Does the same if products could become large. With nothing but the running member it costs
+    /// no division. Then the queue's average is right when that member leaves.
+    fn rebase_if_far(&self) {
+        let is_far = || {
+            let ahead = self.curr().map_or(0, |curr| self.of_curr(curr).vruntime.get() - self.queue.base.get());
+            ahead.unsigned_abs() > AHEAD_MOST || self.queue.sum.get().unsigned_abs() > SUM_MOST
+        };
+        if !M::LEAVES_OUT_READS || self.queue.load.get() == 0 || is_far() {
+            self.rebase();
+        }
+    }
+
+    /// Returns a test whether a virtual runtime is at most the average, without a division; with a
+    /// list, whether it is at most a [`GRAIN`] ahead.
     fn eligibility(&self) -> impl Fn(i64) -> bool + use<M, F> {
-        let ((load, sum), base) = (self.totals(), self.queue.base.get());
+        let ((load, sum), base) = (self.totals(), self.queue.base.get() + if self.has_list { GRAIN } else { 0 });
         move |vruntime| i128::from(vruntime - base) * i128::from(load) <= sum
     }
 
     fn insert(&self, id: Member) {
         self.count(id, 1);
-        self.tree().insert(id);
+        self.members().insert(id);
     }
 
     fn remove(&self, id: Member) {
         self.count(id, -1);
-        self.tree().remove(id);
+        self.members().remove(id);
     }
 
-    /// Adds `id` to the tree's sums, `times` times.
+    /// Adds `id` to the sums of the waiting members, `times` times.
     fn count(&self, id: Member, times: i64) {
         let words = (self.words)(id);
         let weight = i64::from(words.weight.get()) * times;
@@ -197,9 +240,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         words.vruntime.set(words.vruntime.get() + words.to_virtual(nanos as i64));
         let used_up = words.vruntime.get() >= words.deadline.get();
         if used_up {
-            words.deadline.set(words.vruntime.get() + self.virtual_slice(words));
+            words.deadline.set(self.end_of(words.vruntime.get(), self.virtual_slice(words)));
         }
-        self.rebase();
+        self.rebase_if_far();
         used_up
     }
 
@@ -216,7 +259,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             Arrival::Runs => self.run(id, now),
         }
         if self.order == TaskOrder::Weight {
-            self.rebase();
+            self.rebase_if_far();
             if self.slices.has_own && arrival == Arrival::Waits {
                 self.cut_turn_for(id);
             }
@@ -233,7 +276,11 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             _ if self.slices.has_own => self.behind(id, load),
             _ => before_arrival(lag, load, weight),
         };
-        words.vruntime.set(self.average() - behind);
+        let average = self.average();
+        if M::LEAVES_OUT_READS {
+            self.count_from(average);
+        }
+        words.vruntime.set(average - behind);
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {
             // A new task begins with half a slice: it runs soon, and takes little at first.
             (0, 1) => self.virtual_slice(words) / 2,
@@ -243,7 +290,13 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         };
         words.is_new.set(0);
         words.left_of_slice.set(0);
-        words.deadline.set(words.vruntime.get() + slice);
+        words.deadline.set(self.end_of(words.vruntime.get(), slice));
+    }
+
+    /// Returns the end of a slice that begins at `from`.
+    fn end_of(&self, from: i64, slice: i64) -> i64 {
+        let end = from.saturating_add(slice);
+        if self.has_list && slice >= ROUNDED_SLICE { end.saturating_add(GRAIN - 1) & !(GRAIN - 1) } else { end }
     }
 
     /// A task has joined a group that is queued here, or left one that stays.
@@ -258,7 +311,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
 
     /// Returns whether a member waits.
     pub(crate) fn has_waiting(&self) -> bool {
-        self.queue.root.get() != 0
+        !self.members().is_empty()
     }
 
     /// Changes the weight of `id`, a queued group. Its lag and the rest of its slice stay the same
@@ -291,7 +344,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
         self.queue.nr_queued.set(self.queue.nr_queued.get() - 1);
         if self.order == TaskOrder::Weight {
-            self.rebase();
+            self.rebase_if_far();
             if self.pays_asleep(id) {
                 self.begin_to_pay(id);
             }
@@ -302,10 +355,12 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     fn note_lag(&self, id: Member, sleeps: bool) {
         let words = (self.words)(id);
         let most = self.lag_most(words);
-        words.lag.set((self.average() - words.vruntime.get()).clamp(-most, most));
+        let average = self.average();
+        words.lag.set((average - words.vruntime.get()).clamp(-most, most));
         words.left_of_slice.set(if sleeps { 0 } else { words.deadline.get() - words.vruntime.get() });
-        if !M::LEAVES_OUT_READS {
-            // It counts from the average already: each operation ends so, and a charge.
+        if M::LEAVES_OUT_READS {
+            self.count_from(average);
+        } else {
             self.rebase();
         }
     }
@@ -313,7 +368,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// Returns the member that should run, other than `without`. The running member continues while
     /// it is eligible and its turn has not ended.
     pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
-        if M::LEAVES_OUT_READS && self.queue.root.get() == 0 {
+        if M::LEAVES_OUT_READS && !self.has_waiting() {
             // It is alone, or there is none.
             return self.curr().filter(|&curr| Some(curr) != without);
         }
@@ -323,7 +378,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let is_eligible = self.eligibility();
         let curr = self.curr();
         let stays = curr.filter(|&curr| Some(curr) != without);
-        if self.queue.root.get() == 0 {
+        if !M::LEAVES_OUT_READS && !self.has_waiting() {
             return stays;
         }
         let stays = stays.filter(|&curr| is_eligible(self.of_curr(curr).vruntime.get()));
@@ -334,8 +389,10 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
         let is_passed_over = without.is_some() && without == curr;
         // The skipped member may be the only eligible one.
-        let first =
-            self.tree().first(is_eligible).or_else(|| is_passed_over.then(|| self.tree().first(|_| true)).flatten());
+        let first = self
+            .members()
+            .first(is_eligible)
+            .or_else(|| is_passed_over.then(|| self.members().first(|_| true)).flatten());
         match (stays, first) {
             (Some(curr), Some(first)) => {
                 let deadline = |id| ((self.words)(id).deadline.get(), id);
@@ -357,6 +414,17 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.chosen_deadline.set((self.words)(id).deadline.get());
     }
 
+    /// The running member sleeps, and `next` runs in its place. There is no other member.
+    pub(crate) fn succeed(&self, next: Member, now: Time) {
+        self.charge(now);
+        if let Some(curr) = self.curr() {
+            self.note_lag(curr, true);
+            self.queue.curr.set(0);
+        }
+        self.place(next);
+        self.run(next, now);
+    }
+
     /// The running member waits from now on.
     pub(crate) fn put(&self, now: Time) {
         self.charge(now);
@@ -373,7 +441,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let words = self.of_curr(curr);
         match self.order {
             TaskOrder::Weight => {
-                words.deadline.set(words.deadline.get().saturating_add(self.virtual_slice(words)));
+                words.deadline.set(self.end_of(words.deadline.get(), self.virtual_slice(words)));
             }
             TaskOrder::Deadline => self.end_turn(words, now),
         }

@@ -1,4 +1,4 @@
-//! The waiting members of a queue, tasks and groups, ordered by deadline. Each subtree has its
+//! Waiting members of a queue, tasks and groups, ordered by deadline. Each subtree has its
 //! least virtual runtime, so one way down finds the first eligible member.
 //!
 //! **Origin.** A height-balanced tree (Adelson-Velsky and Landis, 1962), linked through words in
@@ -131,41 +131,20 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         None
     }
 
-    /// Returns the first member by deadline that is `wanted`.
-    pub(crate) fn find(&self, wanted: impl FnMut(Member) -> bool) -> Option<Member> {
-        self.find_in(|_| true, wanted)
-    }
-
-    /// Returns the first member by deadline that is `wanted`. Looks only into subtrees that `may`
-    /// have one; they are named by the members that they begin with.
-    pub(crate) fn find_in(
-        &self,
-        may: impl Fn(Member) -> bool,
-        mut wanted: impl FnMut(Member) -> bool,
-    ) -> Option<Member> {
+    /// Returns the members by deadline. Looks only into subtrees that `may` have one that the caller
+    /// wants; they are named by the members on top of them.
+    pub(crate) fn walk(&self, may: impl Fn(Member) -> bool) -> impl Iterator<Item = Member> {
         let mut above = Vec::new();
         let mut place = member(self.root.peek());
-        loop {
+        std::iter::from_fn(move || {
             while let Some(id) = place.filter(|&id| may(id)) {
                 above.push(id);
                 place = member((self.words)(id).left.peek());
             }
             let id = above.pop()?;
-            if wanted(id) {
-                return Some(id);
-            }
             place = member((self.words)(id).right.peek());
-        }
-    }
-
-    /// Returns all members by deadline.
-    pub(crate) fn collect(&self) -> Vec<Member> {
-        let mut all = Vec::new();
-        self.find(|id| {
-            all.push(id);
-            false
-        });
-        all
+            Some(id)
+        })
     }
 
     /// Returns the subtree of `root` with `new`.
@@ -336,7 +315,7 @@ mod tests {
                 let first = model.iter().find(|&(_, &vruntime)| vruntime <= bound).map(|(&(.., id), _)| id);
                 assert_eq!(tree.first(|vruntime| vruntime <= bound), first, "seed {seed}, step {step}");
             }
-            assert_eq!(tree.collect(), model.keys().map(|&(.., id)| id).collect::<Vec<_>>());
+            assert_eq!(tree.walk(|_| true).collect::<Vec<_>>(), model.keys().map(|&(.., id)| id).collect::<Vec<_>>());
         }
     }
 }

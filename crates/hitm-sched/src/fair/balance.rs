@@ -215,7 +215,7 @@ impl<P: Platform> Fair<P> {
     /// Gives a waiting fair task to the nearest idle CPU. Returns true when one moved.
     fn hand_over(&self, state: &State<P>, rd: &RootDomain<P>, up: &impl Upcalls<P>, rq: &mut RqGuard<'_, P>) -> bool {
         // With groups, a waiting task may be in a group that runs.
-        let none_waits = self.fair_queue(rq.cpu).root.get() == 0 && !self.groups.are_used();
+        let none_waits = !self.timeline(state, rq.cpu).has_waiting() && !self.groups.are_used();
         if none_waits || rq.nr_running.get() < 2 {
             return false;
         }

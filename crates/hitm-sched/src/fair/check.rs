@@ -8,7 +8,6 @@ use crate::base::fair_words::{Kind, Member, member};
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::state::State;
 use crate::base::timeline::TaskOrder;
-use crate::base::tree::broken;
 use crate::base::weight::Nice;
 
 /// A queued task or group.
@@ -91,12 +90,12 @@ impl<P: Platform> Fair<P> {
             order: self.level(state, cpu, group).order(),
             throttled: group.is_some_and(|id| self.groups.peek_throttled(cpu, id)),
             running: member(queue.curr.peek()).map(of),
-            waiting: self.level(state, cpu, group).tree().collect().into_iter().map(of).collect(),
+            waiting: self.level(state, cpu, group).members().collect().into_iter().map(of).collect(),
             nr_queued: queue.nr_queued.peek(),
             load: queue.load.peek(),
             base: queue.base.peek(),
             sum: queue.sum.peek(),
-            broken: broken(queue.root.peek(), &words),
+            broken: self.level(state, cpu, group).members().broken(),
         }
     }
 }
@@ -167,7 +166,7 @@ impl LevelSnapshot {
 
     fn check(&self, fail: &mut dyn FnMut(String)) {
         if let Some(broken) = &self.broken {
-            fail(format!("tree: {broken}"));
+            fail(broken.clone());
         }
         let load: u64 = self.waiting.iter().map(|member| u64::from(member.weight)).sum();
         if self.load != load {
@@ -179,9 +178,9 @@ impl LevelSnapshot {
         if i128::from(self.sum) != sum {
             fail(format!("sum is {}, its members say {sum}", self.sum));
         }
-        let key = |own: &MemberSnapshot| (own.deadline, if by_deadline { own.vruntime } else { 0 }, own.member);
+        let key = |own: &MemberSnapshot| (own.deadline, if by_deadline { own.vruntime } else { 0 });
         if !self.waiting.is_sorted_by_key(key) {
-            fail(format!("tree: deadlines do not ascend in {:?}", self.waiting));
+            fail(format!("deadlines do not ascend in {:?}", self.waiting));
         }
         for own in self.members() {
             if by_deadline && own.member.as_group().is_some() {

@@ -48,6 +48,8 @@ pub(crate) struct Fair<P: Platform> {
     /// The tick period.
     tick: Span,
     pub(crate) groups: Groups<P>,
+    /// Whether waiting tasks may be in a [list](crate::base::members). Those of a replica are not.
+    pub(super) has_lists: bool,
     /// Made with the first fair task.
     class: OnceLock<Class<P>>,
 }
@@ -78,8 +80,8 @@ fn next_multiple(now: Time, period: Span) -> Time {
 }
 
 impl<P: Platform> Fair<P> {
-    pub(crate) fn new(search: IdleSearch, tick: Span, groups: GroupConfig) -> Self {
-        Self { search, tick, groups: Groups::new(groups), class: OnceLock::new() }
+    pub(crate) fn new(search: IdleSearch, tick: Span, groups: GroupConfig, has_lists: bool) -> Self {
+        Self { search, tick, groups: Groups::new(groups), has_lists, class: OnceLock::new() }
     }
 
     /// Returns whether there ever was a fair task or a group.
@@ -203,6 +205,14 @@ impl<P: Platform> Fair<P> {
         }
         self.dequeue_levels(state, rq, id, sleeps, P::moment());
         self.fair_queue(rq.cpu).end_service_if_none();
+    }
+
+    /// The running task `prev` sleeps or ends, and `next`, which is on no queue, runs in its place.
+    /// No other task is queued on the CPU of `rq`, and there is no group.
+    pub(crate) fn succeed_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>, prev: TaskId, next: TaskId) {
+        state.tasks.get(prev).on_rq.set(0);
+        state.tasks.get(next).on_rq.set(1);
+        self.timeline(state, rq.cpu).succeed(Member::task(next), P::moment());
     }
 
     /// The running task yields.

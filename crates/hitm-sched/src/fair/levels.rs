@@ -46,6 +46,7 @@ impl<P: Platform> Fair<P> {
             } else {
                 TaskOrder::Weight
             },
+            self.has_lists,
         )
     }
 
@@ -368,7 +369,7 @@ impl<P: Platform> Fair<P> {
         wanted: &mut dyn FnMut(TaskId) -> bool,
     ) -> Option<TaskId> {
         let mut found = None;
-        self.level(state, cpu, group).tree().find(|member| {
+        self.level(state, cpu, group).members().find(|member| {
             found = match member.kind() {
                 Kind::Task(id) => wanted(id).then_some(id),
                 Kind::Group(below) => self.find_waiting(state, cpu, Some(below), wanted),

@@ -71,7 +71,7 @@ impl<P: Platform> Scheduler<P> {
             way: if config.shipped { Way::Shipped(Shipped::new(&topology, config.keeps_wakeups)) } else { Way::Linux },
             state: State::new(topology.clone(), config.keeps_wakeups),
             ids: Ids::new(config.cids, topology.clone()),
-            fair: Fair::new(config.idle, config.tick, config.groups),
+            fair: Fair::new(config.idle, config.tick, config.groups, config.keeps_wakeups),
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
         };
         for cpu in topology.cpu_ids() {
@@ -242,6 +242,7 @@ impl<P: Platform> Scheduler<P> {
     /// tasks may take turns.
     pub fn tick(&self) {
         self.ids.tick(&self.state);
+        self.queue_fair_at_tick();
         self.fair.tick_fair(&self.state, &self.rd, self);
     }
 

@@ -65,7 +65,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// Returns the member with the earliest deadline, other than `without`.
     pub(super) fn earliest(&self, without: Option<Member>) -> Option<Member> {
         let stays = self.curr().filter(|&curr| Some(curr) != without);
-        let first = self.tree().first(|_| true);
+        let first = self.members().first(|_| true);
         let (Some(curr), Some(waiting)) = (stays, first) else { return stays.or(first) };
         let (deadline, other) = (self.of_curr(curr).deadline.get(), (self.words)(waiting).deadline.get());
         let has_turn = deadline == self.queue.chosen_deadline.get();

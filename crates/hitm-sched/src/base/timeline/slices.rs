@@ -68,7 +68,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let (is_eligible, deadline) = (self.eligibility(), curr.deadline.get());
         let is_too_late = |id| (self.words)(id).deadline.get() >= deadline;
         let has_eligible = |id| is_eligible((self.words)(id).least_vruntime.get());
-        let found = self.tree().find_in(has_eligible, |id| is_too_late(id) || self.may_cut(id, curr, &is_eligible));
+        let found = self.members().find_in(has_eligible, |id| is_too_late(id) || self.may_cut(id, curr, &is_eligible));
         let cut = found.is_some_and(|id| !is_too_late(id));
         if cut {
             self.queue.chosen_deadline.set(CUT);
