@@ -189,17 +189,14 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
             let last = before.map(|before| (self.words)(before).deadline.peek());
             let ascends = last.is_none_or(|last| last <= words.deadline.peek());
             if !ascends || words.height.peek() != IN_LIST || words.left.peek() != link(before) {
-                return Some(format!("{id} follows {before:?} in the list of members"));
+                return Some(format!("list: {id} follows {before:?}"));
             }
             (before, next) = (next, member(words.right.peek()));
         }
         if self.has_list && self.queue.last.peek() != link(before) {
-            return Some(format!(
-                "the list of members ends with {before:?}, and the queue says {}",
-                self.queue.last.peek()
-            ));
+            return Some(format!("list: it ends with {before:?}, and the queue says {}", self.queue.last.peek()));
         }
-        super::tree::broken(self.queue.root.peek(), &self.words)
+        super::tree::broken(self.queue.root.peek(), &self.words).map(|broken| format!("tree: {broken}"))
     }
 }
 

@@ -135,16 +135,21 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
     /// wants; they are named by the members on top of them.
     pub(crate) fn walk(&self, may: impl Fn(Member) -> bool) -> impl Iterator<Item = Member> {
         let mut above = Vec::new();
-        let mut place = member(self.root.peek());
+        let mut next_to: Option<Member> = None;
         std::iter::from_fn(move || {
+            // The way on is not read before the caller wants another member.
+            let mut place = match next_to {
+                Some(id) => member((self.words)(id).right.peek()),
+                None => member(self.root.peek()),
+            };
             while let Some(id) = place.filter(|&id| may(id)) {
                 above.push(id);
                 place = member((self.words)(id).left.peek());
             }
-            let id = above.pop()?;
-            place = member((self.words)(id).right.peek());
-            Some(id)
+            next_to = above.pop();
+            next_to
         })
+        .fuse()
     }
 
     /// Returns the subtree of `root` with `new`.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hitm::{Handle, Priority, SpawnOptions};
+use hitm::{CpuSet, Handle, JoinHandle, Priority, Span, SpawnOptions};
+use hitm_topology::CpuId;
 
 use crate::host::Host;
 use crate::stage::{Diary, LOW, SAME, joined, notes_beside_an_owner, on_first_cpu, pinned, sum_of};
@@ -16,6 +17,11 @@ every_host!(
     who_waits_by_yielding_does_not_keep_others_from_running,
     fair_tasks_are_aborted_like_others,
     a_crowd_of_fair_tasks_ends,
+    a_woken_task_runs_while_its_waker_computes,
+    two_that_wake_each_other_do_not_starve_a_third,
+    a_woken_task_that_becomes_real_time_runs_at_the_next_checkpoint,
+    a_woken_task_may_join_a_group,
+    a_woken_task_leaves_a_cpu_that_goes_offline,
 );
 
 /// Options for a fair task that may run on the first CPU only.
@@ -124,11 +130,103 @@ async fn a_crowd_of_fair_tasks_ends<H: Host>(handle: Handle<H>) {
     assert_eq!(sum_of(tasks).await, H::OFTEN * (H::OFTEN - 1) / 2);
 }
 
+/// This task becomes fair, and another one on its CPU has parked.
+async fn beside_parked<H: Host>(handle: &Handle<H>, diary: &Diary<char>) -> JoinHandle<H, ()> {
+    handle.set_priority(Priority::fair(0));
+    let (me, diary) = (handle.clone(), diary.clone());
+    let parks = Arc::new(AtomicBool::new(false));
+    let about_to = parks.clone();
+    let task = handle.spawn(fair(0), async move {
+        // Relaxed: a flag by itself, on the CPU of the task that reads it.
+        about_to.store(true, Ordering::Relaxed);
+        me.park().await;
+        diary.note('b');
+    });
+    while !parks.load(Ordering::Relaxed) {
+        handle.yield_now().await;
+    }
+    task
+}
+
+/// It runs when the waker's slice ends, at the latest. The waker has no checkpoint of its own.
+async fn a_woken_task_runs_while_its_waker_computes<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let woken = beside_parked(&handle, &diary).await;
+        woken.unpark();
+        handle.compute(Span::from_micros(20_000)).await;
+        assert_eq!(diary.take(), ['b']);
+        joined(woken).await;
+    })
+    .await;
+}
+
+async fn two_that_wake_each_other_do_not_starve_a_third<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        handle.set_priority(Priority::fair(0));
+        let diary = Diary::new();
+        let notes = diary.clone();
+        let third = handle.spawn(fair(0), async move { notes.note('c') });
+        let mut joins = 0;
+        while !third.is_finished() {
+            joined(handle.spawn(fair(0), async {})).await;
+            joins += 1;
+            assert!(joins < 1_000, "the third waits for ever");
+        }
+        joined(third).await;
+    })
+    .await;
+}
+
+async fn a_woken_task_that_becomes_real_time_runs_at_the_next_checkpoint<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let woken = beside_parked(&handle, &diary).await;
+        woken.unpark();
+        handle.set_priority_of(&woken, Priority::fifo(SAME));
+        handle.checkpoint().await;
+        assert_eq!(diary.take(), ['b']);
+        joined(woken).await;
+    })
+    .await;
+}
+
+async fn a_woken_task_may_join_a_group<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let woken = beside_parked(&handle, &diary).await;
+        woken.unpark();
+        let group = handle.group("other");
+        handle.set_group_of(&woken, Some(&group));
+        joined(woken).await;
+        assert_eq!(diary.take(), ['b']);
+    })
+    .await;
+}
+
+async fn a_woken_task_leaves_a_cpu_that_goes_offline<H: Host>(handle: Handle<H>) {
+    if handle.topology().cpus() == 1 {
+        return;
+    }
+    let main = handle.clone();
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let woken = beside_parked(&handle, &diary).await;
+        handle.set_cpus_of(&woken, &handle.topology().cpu_ids().collect::<CpuSet>());
+        woken.unpark();
+        assert!(handle.set_offline(CpuId(0)));
+        joined(woken).await;
+        assert_eq!(diary.take(), ['b']);
+    })
+    .await;
+    main.set_online(CpuId(0));
+}
+
 #[cfg(not(miri))]
 mod timed {
     use std::sync::atomic::AtomicU64;
 
-    use hitm::{JoinHandle, Span, Time};
+    use hitm::Time;
     use hitm_machine::{Config, Faults, Random, Simulated};
     use hitm_sched::IDLE_SEARCHES;
 
