@@ -395,8 +395,11 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             .or_else(|| is_passed_over.then(|| self.members().first(|_| true)).flatten());
         match (stays, first) {
             (Some(curr), Some(first)) => {
-                let deadline = |id| ((self.words)(id).deadline.get(), id);
-                Some(if deadline(curr) <= deadline(first) { curr } else { first })
+                let deadline = |id| (self.words)(id).deadline.get();
+                let (of_curr, of_first) = (deadline(curr), deadline(first));
+                // With a list, of equals the one that waits: the turn of the other has ended.
+                let stays = of_curr < of_first || of_curr == of_first && !self.has_list && curr < first;
+                Some(if stays { curr } else { first })
             }
             (one, other) => one.or(other),
         }

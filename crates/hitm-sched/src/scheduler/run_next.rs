@@ -13,7 +13,8 @@
 //!
 //! **Fair tasks.** The offered task has no claim to the time that the CPU has given to others, so
 //! the wakeup would hardly ever preempt its waker. It waits until the waker's slice ends at the
-//! latest, since a tick comes then.
+//! latest, since a tick comes then. Its share of the time counts from when it is queued, not from
+//! the wakeup.
 
 use hitm_memory::{PlainWord, Platform};
 

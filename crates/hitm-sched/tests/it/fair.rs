@@ -179,6 +179,33 @@ fn where_wakeups_are_kept_a_new_task_looks_at_few_queues() {
     assert_eq!([(); 3].map(|()| bench.start([8, 11, 12]).0), [11, 12, 8]);
 }
 
+/// It takes its waker's place without the queue, or at the tick that ends its waker's slice.
+#[test]
+fn a_woken_equal_runs_after_its_waker_or_after_its_wakers_slice() {
+    let bench = keeping("core:1 pu:1");
+    let [waker, woken] = [(); 2].map(|()| bench.fair_task(0, [0]));
+    let wake = || bench.on(0, move |sched| sched.wake_with(woken, WakeHint::Polled));
+    let offered = || bench.on(0, |sched| sched.snapshot().queues[0].run_next);
+    bench.wake(0, waker);
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(waker));
+    assert!(wake());
+    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), Some(woken)));
+    assert_eq!(bench.block(0, waker), Some(woken));
+    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), None));
+    assert_eq!(bench.block(0, woken), None);
+
+    bench.wake(0, waker);
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(waker));
+    assert!(wake());
+    bench.on(0, |sched| {
+        Simulated::compute(Span::from_micros(2_000));
+        sched.tick();
+    });
+    assert!(bench.on(0, Scheduler::needs_resched));
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(woken));
+    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), None));
+}
+
 /// Returns where this many tasks begin that CPU 0 creates one after the other.
 fn begun(topology: &str, tasks: usize) -> String {
     let bench = Bench::new(topology, "baseline", true);

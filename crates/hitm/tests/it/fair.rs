@@ -7,7 +7,7 @@ use hitm::{CpuSet, Handle, JoinHandle, Priority, Span, SpawnOptions};
 use hitm_topology::CpuId;
 
 use crate::host::Host;
-use crate::stage::{Diary, LOW, SAME, joined, notes_beside_an_owner, on_first_cpu, pinned, sum_of};
+use crate::stage::{Diary, Gate, LOW, SAME, joined, notes_beside_an_owner, on_first_cpu, pinned, sum_of};
 
 every_host!(
     fair_tasks_run_after_all_real_time_ones,
@@ -134,21 +134,19 @@ async fn a_crowd_of_fair_tasks_ends<H: Host>(handle: Handle<H>) {
 async fn beside_parked<H: Host>(handle: &Handle<H>, diary: &Diary<char>) -> JoinHandle<H, ()> {
     handle.set_priority(Priority::fair(0));
     let (me, diary) = (handle.clone(), diary.clone());
-    let parks = Arc::new(AtomicBool::new(false));
+    let parks = Gate::new(handle);
     let about_to = parks.clone();
     let task = handle.spawn(fair(0), async move {
-        // Relaxed: a flag by itself, on the CPU of the task that reads it.
-        about_to.store(true, Ordering::Relaxed);
+        about_to.open();
         me.park().await;
         diary.note('b');
     });
-    while !parks.load(Ordering::Relaxed) {
-        handle.yield_now().await;
-    }
+    // Not by yields, which make this task's slice longer.
+    parks.pass().await;
     task
 }
 
-/// It runs when the waker's slice ends, at the latest. The waker has no checkpoint of its own.
+/// It runs when the waker's slice ends, at the latest.
 async fn a_woken_task_runs_while_its_waker_computes<H: Host>(handle: Handle<H>) {
     on_first_cpu(&handle, |handle| async move {
         let diary = Diary::new();
