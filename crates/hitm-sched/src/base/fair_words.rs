@@ -92,10 +92,14 @@ described! {
         /// The next balance of each domain, smallest domain first, in picoseconds.
         pub(crate) next_balance: [M::Plain<u64>; 4] = words,
         /// The first member of the list of waiting members, counted from 1; 0 for none. Neither read
-        /// nor written in a replica, as the next word.
-        pub(crate) first: M::Plain<u64>,
+        /// nor written in a replica, as the words after it.
+        pub(crate) first: M::Plain<u32>,
         /// The last one.
-        pub(crate) last: M::Plain<u64>,
+        pub(crate) last: M::Plain<u32>,
+        /// The number of members in the list.
+        pub(crate) nr_listed: M::Plain<u32>,
+        /// The number of waiting members whose weight is not that of nice 0.
+        pub(crate) nr_weighted: M::Plain<u32>,
     }
 }
 
@@ -271,6 +275,8 @@ impl<M: Memory> FairQueue<M> {
             next_balance: std::array::from_fn(|_| M::Plain::new(0)),
             first: M::Plain::new(0),
             last: M::Plain::new(0),
+            nr_listed: M::Plain::new(0),
+            nr_weighted: M::Plain::new(0),
         }
     }
 }

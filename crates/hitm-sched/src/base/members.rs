@@ -6,21 +6,23 @@
 //! **Origin.** A merge sort that uses the runs that it finds (natural merge sort; Knuth, The Art of
 //! Computer Programming 3, 5.2.4): here the members of one run are a list. Linux has a tree alone.
 //!
-//! **State.** The list's ends are words of the queue. A member of it has `left` and `right` as its
-//! neighbours, [`IN_LIST`] as its height, and its own virtual runtime as the least one. Replicas of
-//! Linux have no list, and do not read these words.
+//! **State.** The list's ends and length are words of the queue. A member of it has `left` and
+//! `right` as its neighbours, [`IN_LIST`] as its height, and its own virtual runtime as the least
+//! one. Replicas of Linux have no list, and do not read these words.
 //!
-//! **Protocol.** A member is appended to the list if it has the weight of the last one, and no
-//! earlier deadline. So a member with a small weight, whose deadline is far, does not keep others
-//! out. Any other member goes to the tree, as all do on a queue whose order is not by weight. The
-//! next member is the first eligible one of the tree or of the list, whichever has the earlier
-//! deadline. A search moves those that are not eligible from the beginning of the list to the tree:
-//! it passes each of them once.
+//! **Protocol.** A member is put into the list behind one of the last [`STEPS`] members if it has
+//! that one's weight and no earlier deadline. Any other member goes to the tree, and so does one
+//! that finds a full list. A single member in the list makes way for one of another weight: its
+//! deadline may be far. On a queue whose order is not by weight all go to the tree. The next member
+//! is the first eligible one of the tree or of the list, whichever has the earlier deadline. A
+//! search moves those that are not eligible from the beginning of the list to the tree, as far as
+//! their deadlines are earlier than what it found in the tree.
 //!
 //! **Invariants.** Under the queue's lock: (1) deadlines ascend in the list, equals in the order in
 //! which they came; (2) a waiting member is in one of the two; (3) those of the [tree](super::tree).
 //!
-//! **Cost.** In the list: the lines of the member and of its neighbours.
+//! **Cost.** In the list: the lines of the member and of its neighbours. A search moves at most
+//! [`LIST_MOST`] members, each of which came without a way down the tree.
 
 use hitm_memory::{Memory, PlainWord};
 
@@ -33,6 +35,9 @@ pub(crate) const IN_LIST: u32 = u32::MAX;
 
 /// How many members of the list are compared with one that comes, from the last one.
 const STEPS: usize = 4;
+
+/// The longest list: a search that moves all of it holds the queue's lock for some 50 us.
+const LIST_MOST: u32 = 512;
 
 /// The waiting members of one queue, and where each keeps its words.
 pub(crate) struct Members<'a, M: Memory, F> {
@@ -61,7 +66,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
     }
 
     fn first_of_list(&self) -> Option<Member> {
-        if self.has_list { member(self.queue.first.get()) } else { None }
+        if self.has_list { member(self.queue.first.get().into()) } else { None }
     }
 
     /// Inserts `id`, which does not wait here.
@@ -70,76 +75,86 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
             return self.tree().insert(id);
         }
         let words = (self.words)(id);
-        let last = member(self.queue.last.get());
-        let place = std::iter::successors(last, |&id| member((self.words)(id).left.get()));
-        let Some(before) = place.take(STEPS).find(|&before| is_next((self.words)(before), words)) else {
-            if last.is_some() {
-                return self.tree().insert(id);
-            }
-            return self.link_between(id, 0, 0);
-        };
-        self.link_between(id, link(Some(before)), (self.words)(before).right.get());
+        let last = member(self.queue.last.get().into());
+        if let Some(last) = last
+            && self.queue.nr_listed.get() == 1
+            && (self.words)(last).weight.get() != words.weight.get()
+        {
+            self.unlink(last);
+            self.tree().insert(last);
+            return self.link_behind(None, id);
+        }
+        let mut places = std::iter::successors(last, |&id| member((self.words)(id).left.get())).take(STEPS);
+        let before = places.find(|&before| is_next((self.words)(before), words));
+        if last.is_some() && (before.is_none() || self.queue.nr_listed.get() == LIST_MOST) {
+            return self.tree().insert(id);
+        }
+        self.link_behind(before, id);
     }
 
-    /// Puts `id` into the list between two neighbours, if there are any.
-    fn link_between(&self, id: Member, before: u64, after: u64) {
+    /// Puts `id` into the list behind `before`; without one, at its beginning.
+    fn link_behind(&self, before: Option<Member>, id: Member) {
         let words = (self.words)(id);
-        words.left.set(before);
-        words.right.set(after);
+        let after = match before {
+            Some(before) => member((self.words)(before).right.get()),
+            None => member(self.queue.first.get().into()),
+        };
+        self.join(before, Some(id));
+        self.join(Some(id), after);
         words.height.set(IN_LIST);
         words.least_vruntime.set(words.vruntime.get());
-        self.join(before, link(Some(id)));
-        self.join(link(Some(id)), after);
+        self.queue.nr_listed.set(self.queue.nr_listed.get() + 1);
+    }
+
+    /// Takes `id` out of the list.
+    fn unlink(&self, id: Member) {
+        let words = (self.words)(id);
+        self.join(member(words.left.get()), member(words.right.get()));
+        words.height.set(0);
+        self.queue.nr_listed.set(self.queue.nr_listed.get() - 1);
     }
 
     /// Makes two members neighbours in the list. None, instead of one, is an end of the list.
-    fn join(&self, before: u64, after: u64) {
-        match member(before) {
-            Some(before) => (self.words)(before).right.set(after),
-            None => self.queue.first.set(after),
+    fn join(&self, before: Option<Member>, after: Option<Member>) {
+        match before {
+            Some(before) => (self.words)(before).right.set(link(after)),
+            None => self.queue.first.set(link(after) as u32),
         }
-        match member(after) {
-            Some(after) => (self.words)(after).left.set(before),
-            None => self.queue.last.set(before),
+        match after {
+            Some(after) => (self.words)(after).left.set(link(before)),
+            None => self.queue.last.set(link(before) as u32),
         }
     }
 
     /// Removes `id`, which waits here.
     pub(crate) fn remove(&self, id: Member) {
-        if !self.has_list {
-            return self.tree().remove(id);
+        if self.has_list && (self.words)(id).height.get() == IN_LIST {
+            self.unlink(id);
+        } else {
+            self.tree().remove(id);
         }
-        let words = (self.words)(id);
-        if words.height.get() != IN_LIST {
-            return self.tree().remove(id);
-        }
-        self.join(words.left.get(), words.right.get());
-        words.height.set(0);
     }
 
     /// Returns the first member whose virtual runtime `is_eligible`. If one virtual runtime is
     /// eligible, all smaller ones must be.
     pub(crate) fn first(&self, is_eligible: impl Fn(i64) -> bool) -> Option<Member> {
-        let of_list = self.first_eligible_of_list(&is_eligible);
-        if of_list.is_some() && self.queue.root.get() == 0 {
-            return of_list;
+        if !self.has_list {
+            return self.tree().first(is_eligible);
         }
-        match (of_list, self.tree().first(is_eligible)) {
-            (Some(one), Some(other)) => Some(self.earlier(one, other)),
-            (one, other) => one.or(other),
-        }
-    }
-
-    /// Returns the first member of the list that is eligible. Those before it go to the tree.
-    fn first_eligible_of_list(&self, is_eligible: impl Fn(i64) -> bool) -> Option<Member> {
-        loop {
-            let first = self.first_of_list()?;
-            if is_eligible((self.words)(first).vruntime.get()) {
-                return Some(first);
+        let of_tree = self.tree().first(&is_eligible);
+        let latest = of_tree.map_or(i64::MAX, |id| (self.words)(id).deadline.get());
+        while let Some(first) = self.first_of_list() {
+            let words = (self.words)(first);
+            if words.deadline.get() > latest {
+                break;
             }
-            self.remove(first);
+            if is_eligible(words.vruntime.get()) {
+                return Some(of_tree.map_or(first, |other| self.earlier(first, other)));
+            }
+            self.unlink(first);
             self.tree().insert(first);
         }
+        of_tree
     }
 
     /// Returns the one with the earlier deadline; of equals, the one with the smaller number.
@@ -157,7 +172,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
     /// member on top of a subtree: whether the subtree may have one.
     pub(crate) fn find_in(&self, may: impl Fn(Member) -> bool, wanted: impl FnMut(Member) -> bool) -> Option<Member> {
         let right = |id| member((self.words)(id).right.peek());
-        let first = if self.has_list { member(self.queue.first.peek()) } else { None };
+        let first = if self.has_list { member(self.queue.first.peek().into()) } else { None };
         let mut list = std::iter::successors(first, |&id| right(id)).filter(|&id| may(id)).peekable();
         let tree = self.tree();
         let mut tree = tree.walk(&may).peekable();
@@ -183,7 +198,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
     /// Returns the first broken invariant, for checkers.
     pub(crate) fn broken(&self) -> Option<String> {
         let mut before: Option<Member> = None;
-        let mut next = if self.has_list { member(self.queue.first.peek()) } else { None };
+        let mut next = if self.has_list { member(self.queue.first.peek().into()) } else { None };
+        let mut listed = 0;
         while let Some(id) = next {
             let words = (self.words)(id);
             let last = before.map(|before| (self.words)(before).deadline.peek());
@@ -192,9 +208,11 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
                 return Some(format!("list: {id} follows {before:?}"));
             }
             (before, next) = (next, member(words.right.peek()));
+            listed += 1;
         }
-        if self.has_list && self.queue.last.peek() != link(before) {
-            return Some(format!("list: it ends with {before:?}, and the queue says {}", self.queue.last.peek()));
+        let says = (u64::from(self.queue.last.peek()), self.queue.nr_listed.peek());
+        if self.has_list && says != (link(before), listed) {
+            return Some(format!("list: it has {listed} members, the last is {before:?}; the queue says {says:?}"));
         }
         super::tree::broken(self.queue.root.peek(), &self.words).map(|broken| format!("tree: {broken}"))
     }

@@ -40,10 +40,11 @@ const AHEAD_MOST: u64 = 1 << 30;
 const SUM_MOST: u64 = 1 << 58;
 
 /// Where members may be in a [list](crate::base::members), times below this count as equal, in
-/// nanoseconds of virtual time: a deadline is a multiple of it, and a member is eligible if it is
-/// less than this ahead of the average. So members that take turns stay in the order in which they
-/// came, although one turn is a little longer than another. Their virtual runtimes are exact, so
-/// are their shares.
+/// nanoseconds of virtual time: the end of a new slice is a multiple of it, and a member is eligible
+/// if it is less than this ahead of the average. So members that take turns stay in the order in
+/// which they came, although one turn is a little longer than another. Their virtual runtimes are
+/// exact, so are their shares. Members of unlike weights are eligible up to the average alone: a
+/// light one would wait long until a heavy one is ahead by this.
 const GRAIN: i64 = 1 << 14;
 
 /// The shortest slice whose end is rounded, in nanoseconds of virtual time.
@@ -199,8 +200,16 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     /// Returns a test whether a virtual runtime is at most the average, without a division; with a
     /// list, whether it is at most a [`GRAIN`] ahead.
     fn eligibility(&self) -> impl Fn(i64) -> bool + use<M, F> {
-        let ((load, sum), base) = (self.totals(), self.queue.base.get() + if self.has_list { GRAIN } else { 0 });
+        let ((load, sum), base) = (self.totals(), self.queue.base.get() + self.grain());
         move |vruntime| i128::from(vruntime - base) * i128::from(load) <= sum
+    }
+
+    /// Returns how far ahead of the average an eligible member may be.
+    fn grain(&self) -> i64 {
+        let has_one_weight = self.has_list
+            && self.queue.nr_weighted.get() == 0
+            && self.curr().is_none_or(|curr| self.of_curr(curr).weight.get() == FINE_NICE_0_WEIGHT);
+        if has_one_weight { GRAIN } else { 0 }
     }
 
     fn insert(&self, id: Member) {
@@ -218,6 +227,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let words = (self.words)(id);
         let weight = i64::from(words.weight.get()) * times;
         self.queue.load.set(self.queue.load.get().strict_add_signed(weight));
+        if self.has_list && words.weight.get() != FINE_NICE_0_WEIGHT {
+            self.queue.nr_weighted.set(self.queue.nr_weighted.get().strict_add_signed(times as i32));
+        }
         if self.order == TaskOrder::Weight {
             self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
         }
@@ -246,9 +258,10 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         used_up
     }
 
-    /// Enqueues `id`, which is on no queue.
-    pub(crate) fn enqueue(&self, id: Member, arrival: Arrival, now: Time) {
-        self.charge(now);
+    /// Enqueues `id`, which is on no queue. Returns true when the slice of the running member has
+    /// ended.
+    pub(crate) fn enqueue(&self, id: Member, arrival: Arrival, now: Time) -> bool {
+        let ended = self.charge(now);
         match self.order {
             TaskOrder::Weight => self.place(id),
             TaskOrder::Deadline => self.join_equals(id, now),
@@ -264,6 +277,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
                 self.cut_turn_for(id);
             }
         }
+        ended
     }
 
     /// Places `id` as far from the average as it was on the queue that it left.
@@ -281,19 +295,20 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             self.count_from(average);
         }
         words.vruntime.set(average - behind);
-        let slice = match (words.left_of_slice.get(), words.is_new.get()) {
+        let (slice, is_rest) = match (words.left_of_slice.get(), words.is_new.get()) {
             // A new task begins with half a slice: it runs soon, and takes little at first.
-            (0, 1) => self.virtual_slice(words) / 2,
-            (0, _) => self.virtual_slice(words),
-            (left, _) if self.slices.has_own => left.min(2 * self.virtual_slice(words)),
-            (left, _) => left,
+            (0, 1) => (self.virtual_slice(words) / 2, false),
+            (0, _) => (self.virtual_slice(words), false),
+            (left, _) if self.slices.has_own => (left.min(2 * self.virtual_slice(words)), true),
+            (left, _) => (left, true),
         };
         words.is_new.set(0);
         words.left_of_slice.set(0);
-        words.deadline.set(self.end_of(words.vruntime.get(), slice));
+        let from = words.vruntime.get();
+        words.deadline.set(if is_rest { from + slice } else { self.end_of(from, slice) });
     }
 
-    /// Returns the end of a slice that begins at `from`.
+    /// Returns the end of a new slice that begins at `from`.
     fn end_of(&self, from: i64, slice: i64) -> i64 {
         let end = from.saturating_add(slice);
         if self.has_list && slice >= ROUNDED_SLICE { end.saturating_add(GRAIN - 1) & !(GRAIN - 1) } else { end }

@@ -61,7 +61,12 @@ impl<P: Platform> Fair<P> {
     ) {
         let member = Member::task(id);
         if !self.groups.are_used() {
-            return self.timeline(state, rq.cpu).enqueue(member, arrival, now);
+            let ended = self.timeline(state, rq.cpu).enqueue(member, arrival, now);
+            if ended && self.has_lists {
+                // The tick that was to find it has nothing left to charge.
+                state.resched(rq);
+            }
+            return;
         }
         if arrival == Arrival::Runs {
             // The task that ran last at each level may be on another way down.

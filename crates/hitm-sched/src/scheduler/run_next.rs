@@ -2,11 +2,12 @@
 //! [`run_next`](crate::shipped::run_next).
 //!
 //! **Protocol.** (1) A wakeup or a spawn by the polled task offers the woken task, if the two are
-//! [equal](Scheduler::are_equal), and either nothing else waits on the CPU or no CPU idles. (2) The
-//! next switch hands over: if the polled task blocks or ends, and nothing more urgent has come, the
-//! offered task takes its place. A real-time task takes its place in the list of their priority:
-//! the first place and the CPU, or the last place if others wait. A fair task takes the CPU, unless
-//! others wait. The number of queued tasks and the queue's level stay the same. (3) Otherwise the
+//! [equal](Scheduler::are_equal), and nothing else waits on the CPU; a real-time task also if others
+//! wait and no CPU idles. (2) The next switch hands over: if the polled task blocks or ends, and
+//! nothing more urgent has come, the offered task takes its place. A real-time task takes its place
+//! in the list of their priority: the first place and the CPU, or the last place if others wait. A
+//! fair task takes the CPU. The number of queued tasks and the queue's level stay the same. (3)
+//! Otherwise the
 //! offered task is queued behind the tasks that wait. So it is at a checkpoint, at the end of a
 //! turn, at a tick if it is fair, when the CPU goes offline, and before another task is queued
 //! there: at a wakeup, after a change or a move. So whatever waits came before the offered task.
@@ -32,8 +33,9 @@ impl<P: Platform> Scheduler<P> {
         let (rq, task) = (&self.state.rqs[here], self.state.tasks.get(id));
         // Peeks: what another CPU changes just now comes after this wakeup.
         let is_free = !rq.needs_resched() && next.peek(here).is_none();
-        // Other CPUs do not see an offered task: where others wait already, an idle CPU may come.
-        let may_hide = || rq.nr_running.peek() == 1 || !searchers.any_idle();
+        // Other CPUs do not see an offered task: where others wait already, an idle CPU may come. A
+        // fair task would be queued at the switch, and its time counts from then.
+        let may_hide = || rq.nr_running.peek() == 1 || task.prio().is_real_time() && !searchers.any_idle();
         let is_equal = || rq.curr().is_some_and(|curr| self.are_equal(curr, id));
         if !is_free || !may_hide() || !is_equal() {
             return false;
@@ -142,9 +144,10 @@ impl<P: Platform> Scheduler<P> {
         let mut rq = self.state.lock(here);
         // Another CPU may have taken it meanwhile.
         if self.run_next().and_then(|next| next.peek(here)) == offered
+            && rq.online.get() != 0
             && let Some(id) = offered
         {
-            self.queue_next(&rq);
+            self.queue_offered(&rq);
             self.preempt_for(&rq, id);
         }
         self.run_balance(&mut rq);

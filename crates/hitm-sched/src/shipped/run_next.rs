@@ -2,11 +2,12 @@
 //! the queue.
 //!
 //! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
-//! one exchange of two tasks under one lock at the switch.
+//! one exchange of two tasks under one lock at the switch. This holds for fair tasks if no other
+//! waits there.
 //!
 //! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
 //! task overtake those that wait. Here it goes behind those at the switch, so the order of arrival
-//! holds.
+//! holds; that of fair tasks is by their virtual times.
 //!
 //! **State.** A word for each CPU: a task's number plus 1, or 0. The task in it is awake and on no
 //! queue.
