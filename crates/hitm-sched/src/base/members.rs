@@ -210,9 +210,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
             (before, next) = (next, member(words.right.peek()));
             listed += 1;
         }
-        let says = (u64::from(self.queue.last.peek()), self.queue.nr_listed.peek());
-        if self.has_list && says != (link(before), listed) {
-            return Some(format!("list: it has {listed} members, the last is {before:?}; the queue says {says:?}"));
+        let says = |queue: &FairQueue<M>| (u64::from(queue.last.peek()), queue.nr_listed.peek());
+        if self.has_list && says(self.queue) != (link(before), listed) {
+            return Some(format!("list: it has {listed} members, the last is {before:?}; see {:?}", says(self.queue)));
         }
         super::tree::broken(self.queue.root.peek(), &self.words).map(|broken| format!("tree: {broken}"))
     }
