@@ -64,7 +64,8 @@ described! {
 described! {
     /// A CPU's fair tasks.
     pub struct FairQueue<M: Memory> as "fair_rq" {
-        /// The root of the tree of waiting members, all or some: a [`Member`], counted from 1; 0 for none.
+        /// The root of the tree of waiting members, all or some: a [`Member`], counted from 1; 0
+        /// for none.
         pub(crate) root: M::Plain<u64>,
         /// The running member, which does not wait, counted from 1; 0 for none.
         pub(crate) curr: M::Plain<u64>,
@@ -91,8 +92,8 @@ described! {
         pub(crate) period_used: M::Plain<u64>,
         /// The next balance of each domain, smallest domain first, in picoseconds.
         pub(crate) next_balance: [M::Plain<u64>; 4] = words,
-        /// The first member of the list of waiting members, counted from 1; 0 for none. Neither read
-        /// nor written in a replica, as the words after it.
+        /// The first member of the list of waiting members, counted from 1; 0 for none. Neither
+        /// read nor written in a replica, as the words after it.
         pub(crate) first: M::Plain<u32>,
         /// The last one.
         pub(crate) last: M::Plain<u32>,

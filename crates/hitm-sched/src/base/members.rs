@@ -27,7 +27,6 @@
 use hitm_memory::{Memory, PlainWord};
 
 use crate::base::fair_words::{FairQueue, FairTask, Member, link, member};
-use crate::base::timeline::TaskOrder;
 use crate::base::tree::Tree;
 
 /// The height of a member that is in the list.
@@ -44,7 +43,7 @@ pub(crate) struct Members<'a, M: Memory, F> {
     queue: &'a FairQueue<M>,
     words: F,
     has_list: bool,
-    order: TaskOrder,
+    takes_turns: bool,
 }
 
 /// Returns whether a member may follow `last` in the list.
@@ -53,12 +52,14 @@ fn is_next<M: Memory>(last: &FairTask<M>, words: &FairTask<M>) -> bool {
 }
 
 impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
-    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, has_list: bool, order: TaskOrder) -> Self {
-        Self { queue, words, has_list, order }
+    /// The waiting members of `queue`. With `has_list` some may be in the list; not where equals
+    /// take turns in the order of their virtual runtimes.
+    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, has_list: bool, takes_turns: bool) -> Self {
+        Self { queue, words, has_list: has_list && !takes_turns, takes_turns }
     }
 
     fn tree(&self) -> Tree<'a, M, &F> {
-        Tree::new(&self.queue.root, &self.words, self.order == TaskOrder::Deadline)
+        Tree::new(&self.queue.root, &self.words, self.takes_turns)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -71,7 +72,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
 
     /// Inserts `id`, which does not wait here.
     pub(crate) fn insert(&self, id: Member) {
-        if !self.has_list || self.order == TaskOrder::Deadline {
+        if !self.has_list {
             return self.tree().insert(id);
         }
         let words = (self.words)(id);
@@ -237,7 +238,7 @@ mod tests {
             let places: Vec<FairTask<Native>> = (0..TASKS).map(|id| FairTask::new(Nice::new((id % 2) as i8))).collect();
             let words = |id: Member| &places[id.0 as usize];
             let queue = FairQueue::<Native>::new();
-            let members = Members::new(&queue, words, seed % 4 > 0, TaskOrder::Weight);
+            let members = Members::new(&queue, words, seed % 4 > 0, false);
             let (mut model, mut random): (Vec<Member>, _) = (Vec::new(), Random::new(seed, 0));
             let deadline = |id: Member| words(id).deadline.get();
             for step in 0..2_000 {
@@ -274,7 +275,7 @@ mod tests {
         let places: Vec<FairTask<Native>> = (0..50).map(|_| FairTask::new(Nice::DEFAULT)).collect();
         let words = |id: Member| &places[id.0 as usize];
         let queue = FairQueue::<Native>::new();
-        let members = Members::new(&queue, words, true, TaskOrder::Weight);
+        let members = Members::new(&queue, words, true, false);
         (0..50).for_each(|id| members.insert(Member(id)));
         for turn in 0..200 {
             let first = members.first(|_| true).expect("fifty wait");

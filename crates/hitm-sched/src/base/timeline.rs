@@ -4,9 +4,9 @@
 //! **Order.** A queue shares its CPU time by weight, which is described here, or serves its tasks
 //! by their deadlines: [`by_deadline`].
 //!
-//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the waiting members; (2)
-//! the running member does not wait, and all other queued members do; (3) the lags of all queued
-//! members, each times its weight, add up to the rounding error.
+//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the waiting members;
+//! (2) the running member does not wait, and all other queued members do; (3) the lags of all
+//! queued members, each times its weight, add up to the rounding error.
 //!
 //! **Limits.** Virtual times are nanoseconds: a charge rounds down, so a task does not pay
 //! fractions of a nanosecond.
@@ -39,12 +39,13 @@ const AHEAD_MOST: u64 = 1 << 30;
 /// The largest sum of a queue that counts from another time than the average.
 const SUM_MOST: u64 = 1 << 58;
 
-/// Where members may be in a [list](crate::base::members), times below this count as equal, in
-/// nanoseconds of virtual time: the end of a new slice is a multiple of it, and a member is eligible
-/// if it is less than this ahead of the average. So members that take turns stay in the order in
-/// which they came, although one turn is a little longer than another. Their virtual runtimes are
-/// exact, so are their shares. Members of unlike weights are eligible up to the average alone: a
-/// light one would wait long until a heavy one is ahead by this.
+/// Where members may be in a [list](crate::base::members), times that differ by less than this
+/// count as equal, in nanoseconds of virtual time. The end of a new slice is a multiple of it, and
+/// a member is eligible if it is at most this far ahead of the average. So members that take turns
+/// stay in the order in which they came, although one turn is a little longer than another. Their
+/// virtual runtimes are exact, and so are their shares. On a queue with other weights than that of
+/// nice 0, a member is eligible up to the average alone: a light one would wait long until a heavy
+/// one is ahead by this.
 const GRAIN: i64 = 1 << 14;
 
 /// The shortest slice whose end is rounded, in nanoseconds of virtual time.
@@ -127,7 +128,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
 
     /// Returns the waiting members.
     pub(crate) fn members(&self) -> Members<'a, M, &F> {
-        Members::new(self.queue, &self.words, self.has_list, self.order)
+        Members::new(self.queue, &self.words, self.has_list, self.order == TaskOrder::Deadline)
     }
 
     /// Returns the words of the running member `curr`. An operation asks for them often.

@@ -131,8 +131,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         None
     }
 
-    /// Returns the members by deadline. Looks only into subtrees that `may` have one that the caller
-    /// wants; they are named by the members on top of them.
+    /// Returns the members by deadline. Looks only into subtrees that `may` have one that the
+    /// caller wants; they are named by the members on top of them.
     pub(crate) fn walk(&self, may: impl Fn(Member) -> bool) -> impl Iterator<Item = Member> {
         let mut above = Vec::new();
         let mut next_to: Option<Member> = None;
