@@ -62,6 +62,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
         Tree::new(&self.queue.root, &self.words, self.takes_turns)
     }
 
+    #[track_caller]
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.root.get() == 0 && self.first_of_list().is_none()
     }

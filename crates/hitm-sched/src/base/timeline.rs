@@ -326,6 +326,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// Returns whether a member waits.
+    #[track_caller]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.members().is_empty()
     }

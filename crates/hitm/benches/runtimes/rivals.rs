@@ -130,6 +130,11 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
     where
         F: Future<Output = u64> + Send + 'static,
     {
+        if FAIR {
+            // As all other tasks: equals take each other's place.
+            let handle = self.0.handle();
+            return futures_lite::future::block_on(Self::spawn(handle, main(handle.clone())));
+        }
         self.0.run(main).expect("it does not panic")
     }
 
