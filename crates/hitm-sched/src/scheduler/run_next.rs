@@ -2,15 +2,15 @@
 //! [`run_next`](crate::shipped::run_next).
 //!
 //! **Protocol.** (1) A wakeup or a spawn by the polled task offers the woken task, if the two are
-//! [equal](Scheduler::are_equal), and nothing else waits on the CPU; a real-time task also if others
-//! wait and no CPU idles. (2) The next switch hands over: if the polled task blocks or ends, and
-//! nothing more urgent has come, the offered task takes its place. A real-time task takes its place
-//! in the list of their priority: the first place and the CPU, or the last place if others wait. A
-//! fair task takes the CPU. The number of queued tasks and the queue's level stay the same. (3)
-//! Otherwise the
-//! offered task is queued behind the tasks that wait. So it is at a checkpoint, at the end of a
-//! turn, at a tick if it is fair, when the CPU goes offline, and before another task is queued
-//! there: at a wakeup, after a change or a move. So whatever waits came before the offered task.
+//! [equal](Scheduler::are_equal), and nothing else waits on the CPU; a real-time task also if
+//! others wait and no CPU idles. (2) The next switch hands over: if the polled task blocks or ends,
+//! and nothing more urgent has come, the offered task takes its place. A real-time task takes its
+//! place in the list of their priority: the first place and the CPU, or the last place if others
+//! wait. A fair task takes the CPU. The number of queued tasks and the queue's level stay the same.
+//! (3) Otherwise the offered task is queued behind the tasks that wait. So it is at a checkpoint,
+//! at the end of a turn, at a tick if it is fair, when the CPU goes offline, and before another
+//! task is queued there: at a wakeup, after a change or a move. So whatever waits came before the
+//! offered task.
 //!
 //! **Fair tasks.** The offered task has no claim to the time that the CPU has given to others, so
 //! the wakeup would hardly ever preempt its waker. It waits until the waker's slice ends at the

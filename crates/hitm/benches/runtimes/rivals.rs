@@ -73,6 +73,14 @@ pub(crate) trait Rival: Sized + 'static {
     where
         F: Future<Output = u64> + Send + 'static;
 
+    /// As `run`, with the priority of the other tasks: equals take each other's place.
+    fn run_as_others<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        self.run(main)
+    }
+
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join;
 
     /// Lets a task go on that is not joined.
@@ -130,12 +138,15 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
     where
         F: Future<Output = u64> + Send + 'static,
     {
-        if FAIR {
-            // As all other tasks: equals take each other's place.
-            let handle = self.0.handle();
-            return futures_lite::future::block_on(Self::spawn(handle, main(handle.clone())));
-        }
         self.0.run(main).expect("it does not panic")
+    }
+
+    fn run_as_others<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        let handle = self.0.handle();
+        if FAIR { futures_lite::future::block_on(Self::spawn(handle, main(handle.clone()))) } else { self.run(main) }
     }
 
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
