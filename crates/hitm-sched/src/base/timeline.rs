@@ -434,8 +434,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.chosen_deadline.set((self.words)(id).deadline.get());
     }
 
-    /// The running member sleeps, and `next` runs in its place. There is no other member, so neither
-    /// keeps a lag.
+    /// The running member sleeps, and `next` runs in its place. There is no other member, so
+    /// neither keeps a lag.
     pub(crate) fn succeed(&self, next: Member, now: Time) {
         self.charge(now);
         if let Some(curr) = self.curr() {
