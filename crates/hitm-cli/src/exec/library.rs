@@ -54,12 +54,17 @@ const WRAPPED: [&str; 23] = [
     "__strcpy_chk",
 ];
 
-/// Constants that the linker would join with the program's, and so put among them: then those of
-/// the program would lie elsewhere with another build of the library. Now they lie behind.
-const APART: [&str; 2] = [
-    "--set-section-flags=.rodata.*str*=alloc,readonly,data,contents",
-    "--set-section-flags=.rodata.*cst*=alloc,readonly,data,contents",
-];
+/// What becomes of the archive's sections: each function and constant has one of its own there, and
+/// a linker that reads so many for each program takes seconds. Constants that the linker would join
+/// with the program's, and so put among them, are none to join any more, so those of the program lie
+/// where they would with another build of the library.
+const SECTIONS: &str = "SECTIONS {
+  .text 0 : { *(.text .text.*) }
+  .rodata 0 : { *(.rodata .rodata.*) }
+  .data.rel.ro 0 : { *(.data.rel.ro .data.rel.ro.*) }
+  .gcc_except_table 0 : { *(.gcc_except_table .gcc_except_table.*) }
+}
+";
 
 /// The section of the object with what it was made from. The linker leaves it out of programs.
 const MAKERS: &str = ".hitm.makers";
@@ -151,17 +156,28 @@ fn make(archive: &Path, object: &Path, makers: &str) -> Result<(), Failure> {
     let folder = object.parent().unwrap_or(Path::new("."));
     // Several compilers may run at a time: each makes its own file and moves it to its place.
     let files = tempfile::Builder::new().prefix(".hitm").tempdir_in(folder).map_err(|error| fail(folder, &error))?;
-    let [list, whole, note] = ["names", "hitm_exec.o", "makers"].map(|name| files.path().join(name));
-    fs::write(&note, makers).map_err(|error| fail(&note, &error))?;
-    fs::write(&list, names.into_iter().collect::<Vec<_>>().join("\n")).map_err(|error| fail(&list, &error))?;
-    let join = ["-r", "--force-group-allocation", "--whole-archive", "-o"].map(OsStr::new);
-    call("ld", join.into_iter().chain([whole.as_os_str(), archive.as_os_str()]))?;
-    // Weak: a program may have a `malloc` of its own.
+    let [list, needed, unneeded, sections, whole, note] =
+        ["names", "needed", "unneeded", "sections", "hitm_exec.o", "makers"].map(|name| files.path().join(name));
+    let write = |file: &Path, text: &str| fs::write(file, text).map_err(|error| fail(file, &error));
+    write(&note, makers)?;
+    write(&sections, SECTIONS)?;
+    let lines = |before: &str| names.iter().map(|name| format!("{before}{name}\n")).collect::<String>();
+    write(&list, &lines(""))?;
+    write(&needed, &lines("--undefined="))?;
     let with = |option: &str, path: &Path| {
         let mut text = OsString::from(option);
         text.push(path);
         text
     };
+    // Most of the archive is what no program can reach.
+    let join = ["-r", "--force-group-allocation", "--gc-sections", "--strip-debug"].map(OsStr::new);
+    let script = [with("@", &needed), with("--script=", &sections)];
+    let files_of = [OsStr::new("-o"), whole.as_os_str(), OsStr::new("--whole-archive"), archive.as_os_str()];
+    call("ld", join.into_iter().chain(script.iter().map(OsString::as_os_str)).chain(files_of))?;
+    let left = fs::read(&whole).map_err(|error| fail(&whole, &error))?;
+    write(&unneeded, &unreferenced(&left).map_err(|error| fail(&whole, &error))?.join("\n"))?;
+    let strip = with("--strip-symbols=", &unneeded);
+    // Weak: a program may have a `malloc` of its own.
     let (keep, weaken) = (with("--keep-global-symbols=", &list), with("--weaken-symbols=", &list));
     let (add, exclude) =
         (with(&format!("--add-section={MAKERS}="), &note), format!("--set-section-flags={MAKERS}=readonly,exclude"));
@@ -169,8 +185,7 @@ fn make(archive: &Path, object: &Path, makers: &str) -> Result<(), Failure> {
     // The library's own calls are not the program's.
     let own = WRAPPED.map(|name| OsString::from(format!("--redefine-sym={name}=__real_{name}")));
     let own = own.iter().map(OsString::as_os_str);
-    let apart = APART.iter().map(OsStr::new);
-    call("objcopy", own.chain(apart).chain(made).chain([&*keep, &*weaken, whole.as_os_str()]))?;
+    call("objcopy", own.chain(made).chain([&*strip, &*keep, &*weaken, whole.as_os_str()]))?;
     fs::rename(&whole, object).map_err(|error| fail(object, &error))
 }
 
@@ -188,6 +203,14 @@ fn names(archive: &[u8]) -> object::Result<BTreeSet<String>> {
         names.extend(shown.filter(|name| !is_mangled(name)));
     }
     Ok(names)
+}
+
+/// Undefined symbols of an object that nothing in it refers to any more: the linker has made them
+/// local. They would be global again, and needed although they were weak.
+fn unreferenced(object: &[u8]) -> object::Result<Vec<String>> {
+    let file = object::File::parse(object)?;
+    let left = file.symbols().filter(|symbol| symbol.is_undefined() && symbol.is_local());
+    Ok(left.filter_map(|symbol| symbol.name().ok()).filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
 /// Runs a tool of the linker.
