@@ -175,7 +175,8 @@ fn make(archive: &Path, object: &Path, makers: &str) -> Result<(), Failure> {
     let files_of = [OsStr::new("-o"), whole.as_os_str(), OsStr::new("--whole-archive"), archive.as_os_str()];
     call("ld", join.into_iter().chain(script.iter().map(OsString::as_os_str)).chain(files_of))?;
     let left = fs::read(&whole).map_err(|error| fail(&whole, &error))?;
-    write(&unneeded, &unreferenced(&left).map_err(|error| fail(&whole, &error))?.join("\n"))?;
+    // An empty file is refused.
+    write(&unneeded, &(unreferenced(&left).map_err(|error| fail(&whole, &error))?.join("\n") + "\n"))?;
     let strip = with("--strip-symbols=", &unneeded);
     // Weak: a program may have a `malloc` of its own.
     let (keep, weaken) = (with("--keep-global-symbols=", &list), with("--weaken-symbols=", &list));
