@@ -54,10 +54,11 @@ const WRAPPED: [&str; 23] = [
     "__strcpy_chk",
 ];
 
-/// What becomes of the archive's sections: each function and constant has one of its own there, and
-/// a linker that reads so many for each program takes seconds. Constants that the linker would join
-/// with the program's, and so put among them, are none to join any more, so those of the program lie
-/// where they would with another build of the library.
+/// The object's sections, for the linker that makes it. In the archive each function and each
+/// constant has a section of its own, and to read so many for each program takes seconds. The
+/// linker would also join constants with equal ones of the program, and put them among the
+/// program's. It does not join those of this `.rodata`, so the program's lie at the same place
+/// with each build of the library.
 const SECTIONS: &str = "SECTIONS {
   .text 0 : { *(.text .text.*) }
   .rodata 0 : { *(.rodata .rodata.*) }
@@ -169,7 +170,8 @@ fn make(archive: &Path, object: &Path, makers: &str) -> Result<(), Failure> {
         text.push(path);
         text
     };
-    // Most of the archive is what no program can reach.
+    // No program can reach most of the archive. Its debug information is not needed: reports have
+    // the names of the library's functions from a table.
     let join = ["-r", "--force-group-allocation", "--gc-sections", "--strip-debug"].map(OsStr::new);
     let script = [with("@", &needed), with("--script=", &sections)];
     let files_of = [OsStr::new("-o"), whole.as_os_str(), OsStr::new("--whole-archive"), archive.as_os_str()];
