@@ -59,11 +59,17 @@ const WRAPPED: [&str; 23] = [
 /// linker would also join constants with equal ones of the program, and put them among the
 /// program's. It does not join those of this `.rodata`, so the program's lie at the same place
 /// with each build of the library.
+///
+/// It takes the place of the linker's own script, so it names what a program needs although nothing
+/// refers to it: how to unwind. The linker keeps by itself what is to be done at the beginning. What
+/// the archive has for another compilation by LLVM is left out.
 const SECTIONS: &str = "SECTIONS {
   .text 0 : { *(.text .text.*) }
   .rodata 0 : { *(.rodata .rodata.*) }
   .data.rel.ro 0 : { *(.data.rel.ro .data.rel.ro.*) }
   .gcc_except_table 0 : { *(.gcc_except_table .gcc_except_table.*) }
+  .eh_frame 0 : { KEEP (*(.eh_frame)) }
+  /DISCARD/ : { *(.llvmbc .llvmcmd) }
 }
 ";
 
@@ -175,7 +181,9 @@ fn make(archive: &Path, object: &Path, makers: &str) -> Result<(), Failure> {
     let join = ["-r", "--force-group-allocation", "--gc-sections", "--strip-debug"].map(OsStr::new);
     let script = [with("@", &needed), with("--script=", &sections)];
     let files_of = [OsStr::new("-o"), whole.as_os_str(), OsStr::new("--whole-archive"), archive.as_os_str()];
-    call("ld", join.into_iter().chain(script.iter().map(OsString::as_os_str)).chain(files_of))?;
+    // A system's `ld` may be another linker, which has no such scripts.
+    let linker = if Command::new("ld.bfd").arg("--version").output().is_ok() { "ld.bfd" } else { "ld" };
+    call(linker, join.into_iter().chain(script.iter().map(OsString::as_os_str)).chain(files_of))?;
     let left = fs::read(&whole).map_err(|error| fail(&whole, &error))?;
     // An empty file is refused.
     write(&unneeded, &(unreferenced(&left).map_err(|error| fail(&whole, &error))?.join("\n") + "\n"))?;

@@ -208,6 +208,14 @@ fn locks_exclude_and_waits_end_on_every_scheduler() {
 }
 
 #[test]
+fn natively_a_thread_that_leaves_unwinds_its_stack() {
+    if !is_possible() {
+        return;
+    }
+    assert_eq!(Program::new("leaves.cc").natively(&[]), "ended\ncancelled\n");
+}
+
+#[test]
 fn the_standard_library_of_cxx_works() {
     if !is_possible() {
         return;
