@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::command::{end, folder, hitm, words, workspace};
 
-/// Cargo with settings that build fast: the scheduler optimised a little, since instructions are
-/// looked at, what other examples need not at all.
+/// Cargo with settings that build fast. The scheduler is optimised a little, since its instructions
+/// are looked at. What only other examples need is not optimised.
 fn cargo(target: &Path, verb: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(workspace("")).arg(verb).args(["--quiet", "--locked"]);
