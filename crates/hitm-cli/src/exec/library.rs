@@ -60,9 +60,9 @@ const WRAPPED: [&str; 23] = [
 /// program's. It does not join those of this `.rodata`, so the program's lie at the same place
 /// with each build of the library.
 ///
-/// It takes the place of the linker's own script, so it names what a program needs although nothing
-/// refers to it: how to unwind. The linker keeps by itself what is to be done at the beginning. What
-/// the archive has for another compilation by LLVM is left out.
+/// It takes the place of the linker's own script. So it names what a program needs although nothing
+/// refers to it: how to unwind. The linker keeps by itself what is to be done at the beginning.
+/// What the archive has for another compilation by LLVM is left out.
 const SECTIONS: &str = "SECTIONS {
   .text 0 : { *(.text .text.*) }
   .rodata 0 : { *(.rodata .rodata.*) }
