@@ -163,8 +163,8 @@ fn make(archive: &Path, object: &Path, makers: &str) -> Result<(), Failure> {
     let folder = object.parent().unwrap_or(Path::new("."));
     // Several compilers may run at a time: each makes its own file and moves it to its place.
     let files = tempfile::Builder::new().prefix(".hitm").tempdir_in(folder).map_err(|error| fail(folder, &error))?;
-    let [list, needed, unneeded, sections, whole, note] =
-        ["names", "needed", "unneeded", "sections", "hitm_exec.o", "makers"].map(|name| files.path().join(name));
+    let [list, needed, left, sections, whole, note] =
+        ["names", "needed", "left", "sections", "hitm_exec.o", "makers"].map(|name| files.path().join(name));
     let write = |file: &Path, text: &str| fs::write(file, text).map_err(|error| fail(file, &error));
     write(&note, makers)?;
     write(&sections, SECTIONS)?;
@@ -184,10 +184,11 @@ fn make(archive: &Path, object: &Path, makers: &str) -> Result<(), Failure> {
     // A system's `ld` may be another linker, which has no such scripts.
     let linker = if Command::new("ld.bfd").arg("--version").output().is_ok() { "ld.bfd" } else { "ld" };
     call(linker, join.into_iter().chain(script.iter().map(OsString::as_os_str)).chain(files_of))?;
-    let left = fs::read(&whole).map_err(|error| fail(&whole, &error))?;
-    // An empty file is refused.
-    write(&unneeded, &(unreferenced(&left).map_err(|error| fail(&whole, &error))?.join("\n") + "\n"))?;
-    let strip = with("--strip-symbols=", &unneeded);
+    let bytes = fs::read(&whole).map_err(|error| fail(&whole, &error))?;
+    let unreferenced = unreferenced(&bytes).map_err(|error| fail(&whole, &error))?;
+    // With a line in any case: an empty file is refused.
+    write(&left, &(unreferenced.join("\n") + "\n"))?;
+    let strip = with("--strip-symbols=", &left);
     // Weak: a program may have a `malloc` of its own.
     let (keep, weaken) = (with("--keep-global-symbols=", &list), with("--weaken-symbols=", &list));
     let (add, exclude) =

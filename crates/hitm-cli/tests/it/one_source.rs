@@ -15,8 +15,15 @@ use crate::command::{end, folder, hitm, words, workspace};
 fn cargo(target: &Path, verb: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(workspace("")).arg(verb).args(["--quiet", "--locked"]);
-    let mut settings = vec!["opt-level=1", "debug=false", "incremental=false", "package.'*'.opt-level=0"];
-    settings.extend(["package.hitm-machine.opt-level=0", "package.loom.opt-level=0", "package.generator.opt-level=0"]);
+    let settings = [
+        "opt-level=1",
+        "debug=false",
+        "incremental=false",
+        "package.'*'.opt-level=0",
+        "package.hitm-machine.opt-level=0",
+        "package.loom.opt-level=0",
+        "package.generator.opt-level=0",
+    ];
     command.args(settings.iter().flat_map(|setting| ["--config".to_owned(), format!("profile.dev.{setting}")]));
     // What a caller has set for its own build is not for this one.
     command.env("CARGO_TARGET_DIR", target).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");

@@ -1,5 +1,5 @@
-// A thread that ends by a call, and by one of the C library when it is cancelled: what lies on its
-// stack is destroyed, so the C library unwinds through the functions that the calls go to.
+// One thread ends by `pthread_exit`, another one is cancelled. What lies on their stacks is
+// destroyed: the C library unwinds them, through the functions of ours that forward the calls.
 #include <cstdio>
 #include <pthread.h>
 #include <unistd.h>
