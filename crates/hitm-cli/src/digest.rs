@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
+use std::path::Path;
 
 /// Returns a digest of the program, which tells builds apart; empty when the program cannot be
 /// read.
@@ -18,8 +19,16 @@ pub(crate) fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The same of a file, which is as large as a program may be.
-fn of(mut file: File) -> io::Result<u64> {
+/// The same of a file.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn of_file(path: &Path) -> io::Result<u64> {
+    of(File::open(path)?)
+}
+
+/// The same of what is read, which is as large as a program may be.
+pub(crate) fn of(mut file: impl Read) -> io::Result<u64> {
     let (mut hasher, mut piece) = (DefaultHasher::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut piece)? {

@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use libc::{EBUSY, ENOMEM, ETIMEDOUT, timespec};
 
-use crate::cpus::{hitm_pthread_create, pthread_exit, pthread_join, sched_yield};
-use crate::locks::{hitm_cond_broadcast, hitm_cond_signal, hitm_cond_timedwait, hitm_cond_wait};
+use crate::cpus::{create, create_natively, pthread_join, sched_yield};
+use crate::leave::Outermost;
+use crate::locks::{call, hitm_cond_broadcast, hitm_cond_signal, hitm_cond_timedwait, hitm_cond_wait};
 use crate::mutex::{hitm_mutex_lock, hitm_mutex_timedlock, hitm_mutex_trylock, hitm_mutex_unlock};
-use crate::once::hitm_once;
 
 /// `thrd_busy`, `thrd_error`, `thrd_nomem` and `thrd_timedout` of glibc's `threads.h`.
 fn result(error: c_int) -> c_int {
@@ -20,7 +20,7 @@ fn result(error: c_int) -> c_int {
     }
 }
 
-/// What a thread of C11 runs.
+/// What a thread of C11 runs natively.
 struct Start {
     main: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
@@ -28,8 +28,8 @@ struct Start {
 
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: `hitm_thrd_create` leaked it for this thread.
-    let start = unsafe { Box::from_raw(start.cast::<Start>()) };
-    std::ptr::without_provenance_mut((start.main)(start.argument) as isize as usize)
+    let Start { main, argument } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    std::ptr::without_provenance_mut(main(argument) as isize as usize)
 }
 
 #[unsafe(no_mangle)]
@@ -40,9 +40,10 @@ unsafe extern "C" fn hitm_thrd_create(
     pc: usize,
     frame: usize,
 ) -> c_int {
-    let start = Box::into_raw(Box::new(Start { main, argument }));
-    // SAFETY: the program's own call: its duty. `begin` takes this argument.
-    result(unsafe { hitm_pthread_create(handle, std::ptr::null(), begin, start.cast(), pc, frame) })
+    let natively = || Box::into_raw(Box::new(Start { main, argument })).cast();
+    result(call!(create_natively(handle, std::ptr::null(), begin, natively()), |thread| {
+        create(thread, handle, std::ptr::null(), Outermost::ThreadOfC11(main, argument), (pc, frame))
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -55,12 +56,6 @@ unsafe extern "C" fn thrd_join(handle: usize, value: *mut c_int) -> c_int {
         *value = ended as c_int;
     }
     result(failed)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn thrd_exit(value: c_int) -> ! {
-    // SAFETY: the program's own call.
-    unsafe { pthread_exit(value as isize as usize) }
 }
 
 #[unsafe(no_mangle)]
@@ -89,5 +84,4 @@ same! {
     hitm_cnd_timedwait(condition: usize, mutex: usize, until: *const timespec) => hitm_cond_timedwait;
     hitm_cnd_signal(condition: usize) => hitm_cond_signal;
     hitm_cnd_broadcast(condition: usize) => hitm_cond_broadcast;
-    hitm_call_once(word: usize, initialise: extern "C" fn()) => hitm_once;
 }

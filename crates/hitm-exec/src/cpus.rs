@@ -8,14 +8,14 @@ use hitm_memory::{Platform, Span, Time};
 use hitm_topology::CpuId;
 use libc::{EBUSY, EINVAL, ESRCH, timespec};
 
-use crate::access::enter_call;
 use crate::classes::of_pid;
+use crate::leave::Outermost;
 use crate::locks::{call, or_errno};
 use crate::native::native;
 use crate::start::{self, Lender, shared};
 use crate::thread::{self, Class, Start, Thread, Wants, system_call};
 use crate::tls::on_host;
-use crate::{clock, frames, futex, mutex, once};
+use crate::{clock, frames, futex};
 
 /// The time that the kernel takes to make a thread, beside the placement that the scheduler does:
 /// copying the task, its files and its memory map. 8 us is what a `pthread_create` takes here over
@@ -65,14 +65,16 @@ impl Attributes {
 /// Bytes of a set of 8,192 CPUs, the most that Linux may be built for on x86-64.
 const SET_BYTES: usize = 1_024;
 
-/// Creates a thread, of a call that has entered.
-fn create(
+/// Creates a thread that runs `main`, in a call that has entered and returns to `pc`, of the
+/// function with this frame pointer.
+pub(crate) fn create(
     creator: &'static Thread,
     handle: *mut usize,
     attributes: *const libc::pthread_attr_t,
-    main: extern "C" fn(*mut c_void) -> *mut c_void,
-    argument: *mut c_void,
+    main: Outermost,
+    (pc, frame): (usize, usize),
 ) -> c_int {
+    shared().frames.note(frames::walk(pc, frame, creator.stack.get()));
     let read = match Attributes::of(attributes) {
         Ok(read) => read,
         Err(error) => return error,
@@ -93,14 +95,28 @@ fn create(
     unsafe { *handle = own_handle };
     let begun = system_call(|| {
         Simulated::delay(CLONE);
-        thread::begin(&shared().runtime, start, move || main(argument).addr())
+        thread::begin(&shared().runtime, start, main)
     });
     if begun.is_ok() { 0 } else { libc::EAGAIN }
 }
 
-/// Creates a thread, in a call that returns to `pc`, of the function with this frame pointer.
+/// The C library's `pthread_create`.
+///
+/// # Safety
+/// As for that.
+pub(crate) unsafe fn create_natively(
+    handle: *mut usize,
+    attributes: *const libc::pthread_attr_t,
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    let native = native!(fn pthread_create(*mut usize, *const libc::pthread_attr_t, extern "C" fn(*mut c_void) -> *mut c_void, *mut c_void) -> c_int);
+    // SAFETY: the caller's duty.
+    unsafe { native(handle, attributes, main, argument) }
+}
+
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn hitm_pthread_create(
+unsafe extern "C" fn hitm_pthread_create(
     handle: *mut usize,
     attributes: *const libc::pthread_attr_t,
     main: extern "C" fn(*mut c_void) -> *mut c_void,
@@ -108,10 +124,8 @@ pub(crate) unsafe extern "C" fn hitm_pthread_create(
     pc: usize,
     frame: usize,
 ) -> c_int {
-    let native = native!(fn pthread_create(*mut usize, *const libc::pthread_attr_t, extern "C" fn(*mut c_void) -> *mut c_void, *mut c_void) -> c_int);
-    call!(native(handle, attributes, main, argument), |thread| {
-        shared().frames.note(frames::walk(pc, frame, thread.stack.get()));
-        create(thread, handle, attributes, main, argument)
+    call!(create_natively(handle, attributes, main, argument), |thread| {
+        create(thread, handle, attributes, Outermost::Thread(main, argument), (pc, frame))
     })
 }
 
@@ -210,24 +224,6 @@ unsafe extern "C" fn pthread_detach(handle: usize) -> c_int {
         // Threads are kept until the process ends.
         Some(_) => 0,
     }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_exit(value: usize) -> ! {
-    let Some(thread) = thread::current() else {
-        // SAFETY: the program's own call: its duty.
-        unsafe { native!(fn pthread_exit(usize) -> ())(value) };
-        unreachable!("the thread has ended")
-    };
-    once::end_thread();
-    on_host(|| {
-        enter_call(thread);
-        mutex::end_thread(thread);
-        program::fence();
-        thread.value.set(value);
-        thread.leave(Wants::Exit);
-    });
-    unreachable!("the thread has ended")
 }
 
 #[unsafe(no_mangle)]

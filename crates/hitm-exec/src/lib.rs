@@ -58,6 +58,7 @@ mod futex;
 mod heap;
 mod ids;
 mod last;
+mod leave;
 mod locks;
 mod membarrier;
 mod mutex;

@@ -61,10 +61,16 @@ macro_rules! native {
     ($version:literal fn $name:ident($($argument:ty),*) -> $result:ty) => {
         native!(@ $crate::native::Native::with_version(crate::native::c_name!($name), $version), fn($($argument),*) -> $result)
     };
-    (@ $native:expr, fn($($argument:ty),*) -> $result:ty) => {{
+    // It may unwind its caller.
+    (unwinding fn $name:ident($($argument:ty),*) -> $result:ty) => {
+        native!(@ $crate::native::Native::new($crate::native::c_name!($name)), "C-unwind" fn($($argument),*) -> $result)
+    };
+    (@ $native:expr, $($abi:literal)? fn($($argument:ty),*) -> $result:ty) => {{
         static NATIVE: $crate::native::Native = $native;
-        NATIVE.function::<unsafe extern "C" fn($($argument),*) -> $result>()
+        NATIVE.function::<native!(@type $($abi)? fn($($argument),*) -> $result)>()
     }};
+    (@type fn($($argument:ty),*) -> $result:ty) => { unsafe extern "C" fn($($argument),*) -> $result };
+    (@type $abi:literal fn($($argument:ty),*) -> $result:ty) => { unsafe extern $abi fn($($argument),*) -> $result };
 }
 pub(crate) use native;
 

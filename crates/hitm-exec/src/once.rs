@@ -10,7 +10,7 @@ use crate::access::{enter_call, load_on_host, store_on_host, update_on_host};
 use crate::futex;
 use crate::native::native;
 use crate::start::shared;
-use crate::thread;
+use crate::thread::{self, Thread};
 use crate::tls::on_host;
 
 /// States of the word of `pthread_once`: as in glibc's `pthread_once.c`, without its generations,
@@ -19,11 +19,35 @@ const NEVER: u128 = 0;
 const UNDER_WAY: u128 = 1;
 const DONE: u128 = 2;
 
+/// The word of a function that runs.
+struct UnderWay {
+    thread: &'static Thread,
+    word: usize,
+    pc: usize,
+    /// Whether the function has returned.
+    is_done: bool,
+}
+
+/// A function that throws, or ends its thread, was not done: the next call runs it.
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        on_host(|| {
+            enter_call(self.thread);
+            store_on_host(self.word, 4, if self.is_done { DONE } else { NEVER }, self.pc);
+            // Whoever waits must find the word's new state.
+            program::fence();
+            futex::wake(self.word, usize::MAX);
+        });
+    }
+}
+
+/// `pthread_once`, and `call_once` of C11, which returns nothing.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn hitm_once(word: usize, initialise: extern "C" fn(), pc: usize) -> c_int {
+unsafe extern "C-unwind" fn hitm_once(word: usize, initialise: extern "C-unwind" fn(), pc: usize) -> c_int {
     let Some(thread) = thread::current() else {
+        let native = native!(unwinding fn pthread_once(usize, extern "C-unwind" fn()) -> c_int);
         // SAFETY: the program's own call: its duty.
-        return unsafe { native!(fn pthread_once(usize, extern "C" fn()) -> c_int)(word, initialise) };
+        return unsafe { native(word, initialise) };
     };
     let is_first = on_host(|| {
         enter_call(thread);
@@ -41,14 +65,9 @@ pub(crate) unsafe extern "C" fn hitm_once(word: usize, initialise: extern "C" fn
         }
     });
     if is_first {
+        let mut under_way = UnderWay { thread, word, pc, is_done: false };
         initialise();
-        on_host(|| {
-            enter_call(thread);
-            store_on_host(word, 4, DONE, pc);
-            // Whoever waits must find the word done.
-            program::fence();
-            futex::wake(word, usize::MAX);
-        });
+        under_way.is_done = true;
     }
     0
 }

@@ -19,6 +19,7 @@ use crate::files::Files;
 use crate::frames::Frames;
 use crate::futex::Futexes;
 use crate::heap::Heap;
+use crate::leave::Outermost;
 use crate::native::native;
 use crate::once::Keys;
 use crate::pace::PaceCosts;
@@ -82,9 +83,9 @@ pub(crate) fn setting() -> Option<&'static Setting> {
     SHARED.0.get().map(|shared| &shared.setting)
 }
 
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     /// The program's `main`: the linker renames it.
-    fn __real_main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    pub(crate) fn __real_main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
 }
 
 /// Accesses of no access by this many CPUs in a row end a run as a livelock. A program may touch
@@ -113,11 +114,17 @@ pub(crate) fn refuse(what: &str) -> ! {
 
 /// Stands for the program's `main`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __wrap_main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+unsafe extern "C-unwind" fn __wrap_main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+    begin(argc, argv, envp);
+    // SAFETY: the arguments of `main`.
+    unsafe { __real_main(argc, argv, envp) }
+}
+
+/// Runs the program on a machine if that was asked for: then it does not return.
+fn begin(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
     place::keep();
     let setting = match Setting::of_process() {
-        // SAFETY: the arguments of `main`.
-        Ok(None) => return unsafe { __real_main(argc, argv, envp) },
+        Ok(None) => return,
         Ok(Some(setting)) => setting,
         Err(error) => refuse(&format!("HITM_EXEC: {error}; start the program by `hitm exec`")),
     };
@@ -248,14 +255,8 @@ extern "C" fn run(arguments: *mut c_void) -> *mut c_void {
     let ended = machine.run(move |cpu| {
         let runtime = &shared().runtime;
         if cpu.index() == 0 {
-            let code = move || {
-                // SAFETY: the arguments of `main`.
-                let status = unsafe { __real_main(main.count, main.words, main.variables) };
-                // SAFETY: as the C library does when `main` returns.
-                unsafe { libc::exit(status) }
-            };
             let start = Start { base, handle, stack_bytes: MAIN_STACK, cpus: None, class: Class::USUAL, mask: 0 };
-            if let Err(error) = thread::begin(runtime, start, code) {
+            if let Err(error) = thread::begin(runtime, start, Outermost::Program(main)) {
                 refuse(&format!("no memory for the first thread: {error}"));
             }
         }

@@ -103,7 +103,7 @@ with_caller! {
     "cnd_timedwait" => "hitm_cnd_timedwait", "rcx";
     "cnd_signal" => "hitm_cnd_signal", "rsi";
     "cnd_broadcast" => "hitm_cnd_broadcast", "rsi";
-    "call_once" => "hitm_call_once", "rdx";
+    "call_once" => "hitm_once", "rdx";
     "pthread_once" => "hitm_once", "rdx";
     "sem_wait" => "hitm_sem_wait", "rsi";
     "sem_timedwait" => "hitm_sem_timedwait", "rdx";

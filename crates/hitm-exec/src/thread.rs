@@ -21,6 +21,7 @@ use hitm_topology::CpuId;
 use rustc_hash::FxHashMap;
 
 use crate::access::{AccessState, enter};
+use crate::leave::{self, Outermost};
 use crate::{mutex, once, report, rseq, signals, start, tls};
 
 /// Why a coroutine suspends.
@@ -75,6 +76,7 @@ pub(crate) struct Thread {
     pub(crate) class: Cell<Class>,
     pub(crate) signals: signals::OfThread,
     pub(crate) rseq: rseq::OfThread,
+    pub(crate) leaving: leave::OfThread,
     /// The robust mutexes that it has.
     pub(crate) robust: RefCell<Vec<usize>>,
     /// The CPU that its code runs on, or is in the middle of a call on.
@@ -196,11 +198,7 @@ pub(crate) struct Start {
 ///
 /// # Errors
 /// When the host has no memory for the stack.
-pub(crate) fn begin(
-    runtime: &Handle<Simulated>,
-    start: Start,
-    main: impl FnOnce() -> usize + 'static,
-) -> std::io::Result<&'static Thread> {
+pub(crate) fn begin(runtime: &Handle<Simulated>, start: Start, main: Outermost) -> std::io::Result<&'static Thread> {
     let Start { base, handle, stack_bytes, cpus, class, mask } = start;
     let threads = &start::shared().threads;
     let stack = DefaultStack::new(stack_bytes)?;
@@ -223,6 +221,7 @@ pub(crate) fn begin(
         class: Cell::new(class),
         signals: signals::OfThread::new(mask),
         rseq: rseq::OfThread::new(base),
+        leaving: leave::OfThread::new(),
         robust: RefCell::default(),
         cpu: Cell::new(None),
         has_woken: Cell::new(false),
@@ -238,7 +237,7 @@ pub(crate) fn begin(
         thread.waits_for.set("runs");
         let value = tls::with_base(thread.base, || {
             CURRENT.set(thread);
-            let value = main();
+            let value = main.run();
             once::end_thread();
             value
         });
@@ -312,7 +311,7 @@ async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: C
             CoroutineResult::Yield(Wants::Future(future)) => future.await,
         }
     }
-    // The stack of a thread that exits in the middle of its code is not unwound, as in C.
+    // The stack of a thread that exits in the middle of its code was unwound by the program.
     std::mem::forget(code);
     thread.has_ended.set(true);
     let threads = &start::shared().threads;

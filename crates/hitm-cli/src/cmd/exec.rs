@@ -3,6 +3,7 @@
 mod input;
 mod runs;
 mod shown;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -96,6 +97,15 @@ pub(crate) struct Exec {
     /// Several are separated by commas; `1..480` stands for 1, the powers of two between, and 480.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = cpu_counts, allow_hyphen_values = true)]
     sweep: Vec<CpuCounts>,
+    /// Keep finished runs in this file, and skip the runs that it has.
+    ///
+    /// It is for long sweeps: the same command, started again after an interrupt, makes only the
+    /// missing runs. Runs are made again if the program's file or one of its libraries has changed.
+    /// The command must have the same arguments, folder, environment and input; more numbers,
+    /// machines, mitigations and seeds may be added. Files that the program reads are not compared:
+    /// remove the file if one of them changes.
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    state: Option<PathBuf>,
     /// Write the results to this file as comma-separated values.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,

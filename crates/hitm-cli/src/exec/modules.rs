@@ -11,7 +11,7 @@ use super::through::Through;
 /// A file that was loaded.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Module {
-    path: String,
+    pub(super) path: String,
     /// Where its first byte lies in memory.
     base: u64,
     /// The end of its last part.

@@ -50,6 +50,13 @@ pub(crate) struct Told {
     frames: Vec<Frame>,
 }
 
+impl Told {
+    /// The files that the program consists of. Some are none, as what the kernel maps.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
+        self.modules.iter().map(|module| module.path.as_str())
+    }
+}
+
 /// Where names come from.
 pub(super) struct Known {
     modules: Modules,

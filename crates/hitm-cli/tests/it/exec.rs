@@ -11,6 +11,7 @@ mod names;
 mod rules;
 mod several;
 mod stable;
+mod state;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -213,6 +214,24 @@ fn natively_a_thread_that_leaves_unwinds_its_stack() {
         return;
     }
     assert_eq!(Program::new("leaves.cc").natively(&[]), "ended\ncancelled\n");
+}
+
+#[test]
+fn threads_end_in_the_middle_of_their_code() {
+    if !is_possible() {
+        return;
+    }
+    let of_cxx = "tries 3, thrown 2\nin once\nin once\ndeeper\ncaught\ndeeper\noutermost\n\
+        thread_local object\nvalue\nmain\n";
+    let of_c = "inner, second\nouter\nvalue 2\ninner, second\nouter of C11\nresult 3\n";
+    for (source, expected) in [("ends.cc", of_cxx), ("handlers.c", of_c)] {
+        let program = Program::new(source);
+        assert_eq!(program.natively(&[]), expected);
+        for cpus in ["1", "4"] {
+            let (ended, _) = program.simulated(&["--cpus", cpus, "--lines", "0"], &[]);
+            assert!(ended.stdout.starts_with(expected), "{source} on {cpus}: {}", ended.stdout);
+        }
+    }
 }
 
 #[test]

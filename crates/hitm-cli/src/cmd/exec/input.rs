@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
+use crate::digest;
 use crate::failure::Failure;
 
 /// This process's standard input, as Linux names it.
@@ -56,6 +57,27 @@ impl Input {
         let coming = Coming::begin().map_err(|error| unkept(&error))?;
         coming.end_within(SOON)?;
         Ok(Self::Coming(coming))
+    }
+
+    /// Returns a digest of it; none if it is a terminal, or a device.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has not ended yet.
+    pub(super) fn digest(&self) -> Result<Option<u64>, Failure> {
+        let (path, from) = match self {
+            Self::Own | Self::Nothing => return Ok(None),
+            Self::File(path, from) => (path.as_path(), *from),
+            Self::Coming(coming) if coming.state().has_ended => (coming.file.path(), 0),
+            Self::Coming(_) => {
+                let why = "--state: standard input is a pipe that has not ended, so it cannot be compared";
+                return Err(Failure::new(format!("{why}; give it as a file")));
+            }
+        };
+        let read = File::open(path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(from))?;
+            digest::of(file)
+        });
+        read.map(Some).map_err(|error| unkept(&error))
     }
 
     /// Makes it the input of a command that is about to be started.

@@ -8,9 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::input::Input;
+use super::state::Kept;
 use super::{Arranged, Case, Exec};
 use crate::exec::last::last_words;
 use crate::exec::through::Through;
@@ -68,6 +69,17 @@ struct Setting<'a> {
 /// must not move its data.
 const WORDS: usize = 4_096;
 
+/// What a run of the program left.
+#[derive(Clone, Deserialize, Serialize)]
+pub(super) struct Raw {
+    /// What it told.
+    text: String,
+    /// How it ended, if not with exit status 0.
+    ended: Option<String>,
+    /// What it printed after the words of `--figure`.
+    figure: Option<f64>,
+}
+
 /// What a case's runs came to: the seeds with a result, and the results.
 pub(super) struct Row<'a> {
     pub(super) case: &'a Case,
@@ -85,6 +97,8 @@ pub(super) struct Ended<'a> {
     pub(super) wrong: Vec<Failure>,
     /// Of how many runs, if not all were made.
     interrupted: Option<usize>,
+    /// Whether the same command goes on from the runs that there are.
+    goes_on: bool,
 }
 
 impl Ended<'_> {
@@ -113,7 +127,10 @@ impl Ended<'_> {
             let finished: usize = self.rows.iter().map(|row| row.told.len()).sum();
             return Err(Failure::interrupted(match finished {
                 0 => "nothing was written; the same command starts again".to_owned(),
-                _ => format!("{finished} of {all} runs are finished; what is shown and written is of them"),
+                _ => format!(
+                    "{finished} of {all} runs are finished; what is shown and written is of them{}",
+                    if self.goes_on { "; the same command goes on" } else { "" }
+                ),
             }));
         }
         let mut failures = self.lost.into_iter().chain(self.wrong);
@@ -157,7 +174,9 @@ impl Exec {
     /// When the runs cannot have the standard input.
     pub(super) fn all<'a>(&self, cases: &'a [Case], seeds: &[u64]) -> Result<Ended<'a>, Failure> {
         let jobs = order(cases, seeds.len());
-        let input = Input::of(jobs.len())?;
+        // The input of runs that are kept is compared, so it is read like that of several.
+        let input = Input::of(if self.state.is_some() { jobs.len().max(2) } else { jobs.len() })?;
+        let kept = self.kept(cases, seeds, &input)?;
         if jobs.len() > 1 {
             interrupt::collect();
         }
@@ -170,7 +189,8 @@ impl Exec {
                 let Some(&(number, seed)) = jobs.get(index) else { return };
                 let (case, slot) = (&cases[number], number * seeds.len() + seed);
                 let place = place(cases, seeds, case, seeds[seed]);
-                let told = self.one(case, seeds[seed], &place, index == 0, &[], &input).map(|mut told| {
+                let told = self.one_or_kept(kept.as_ref(), case, seeds[seed], &place, index == 0, &input);
+                let told = told.map(|mut told| {
                     if index == 0 {
                         told.name_and_declare();
                     } else {
@@ -203,7 +223,13 @@ impl Exec {
         mut done: impl Iterator<Item = Option<Result<Told, Failure>>>,
     ) -> Ended<'a> {
         let is_cut = interrupt::is_asked();
-        let mut ended = Ended { rows: Vec::new(), lost: Vec::new(), wrong: Vec::new(), interrupted: None };
+        let mut ended = Ended {
+            rows: Vec::new(),
+            lost: Vec::new(),
+            wrong: Vec::new(),
+            interrupted: None,
+            goes_on: self.state.is_some(),
+        };
         ended.interrupted = is_cut.then_some(cases.len() * seeds.len());
         for case in cases {
             let mut row = Row { case, seeds: Vec::new(), told: Vec::new() };
@@ -249,8 +275,48 @@ impl Exec {
         arranged: &[Arranged],
         input: &Input,
     ) -> Result<Told, Failure> {
-        let program = self.program[0].to_string_lossy();
-        let fail = |why: String| Failure::wanting(format!("program `{program}`{place}: {why}"));
+        self.read(self.raw(case, seed, place, is_first, arranged, input)?, place)
+    }
+
+    /// The same, unless the run is among those that are kept.
+    fn one_or_kept(
+        &self,
+        kept: Option<&Kept<'_>>,
+        case: &Case,
+        seed: u64,
+        place: &str,
+        is_first: bool,
+        input: &Input,
+    ) -> Result<Told, Failure> {
+        let Some(kept) = kept else { return self.one(case, seed, place, is_first, &[], input) };
+        if let Some(raw) = kept.find(case, seed)? {
+            return self.read(raw, place);
+        }
+        let raw = self.raw(case, seed, place, is_first, &[], input)?;
+        let told = self.read(raw.clone(), place)?;
+        kept.add(case, seed, raw, &told)?;
+        Ok(told)
+    }
+
+    /// A failure of a run of the program.
+    fn failure(&self, place: &str, why: &str) -> Failure {
+        Failure::wanting(format!("program `{}`{place}: {why}", self.program[0].to_string_lossy()))
+    }
+
+    /// Runs the program once. Returns what it tells.
+    ///
+    /// # Errors
+    /// When it tells nothing.
+    fn raw(
+        &self,
+        case: &Case,
+        seed: u64,
+        place: &str,
+        is_first: bool,
+        arranged: &[Arranged],
+        input: &Input,
+    ) -> Result<Raw, Failure> {
+        let fail = |why: String| self.failure(place, &why);
         // The program writes its result there, and what it asks the system about the machine.
         let folder = interrupt::folder().map_err(|error| fail(format!("a folder for its result: {error}")))?;
         let file = folder.path().join("result");
@@ -269,12 +335,22 @@ impl Exec {
             }
             return Err(if status.success() {
                 Failure::new(format!(
-                    "program `{program}`: it does not run on a simulated machine; compile and link it with `hitm cc`"
+                    "program `{}`: it does not run on a simulated machine; compile and link it with `hitm cc`",
+                    self.program[0].to_string_lossy()
                 ))
             } else {
                 fail(format!("it ended with {how} and told no result"))
             });
         }
+        Ok(Raw { text, ended: (!status.success()).then_some(how), figure })
+    }
+
+    /// Reads what a run told.
+    ///
+    /// # Errors
+    /// When that is no result.
+    fn read(&self, Raw { text, ended, figure }: Raw, place: &str) -> Result<Told, Failure> {
+        let fail = |why: String| self.failure(place, &why);
         let through = Through::new(self.through.clone());
         if let Some(words) = last_words(&text, &through) {
             return Err(fail(words));
@@ -284,9 +360,7 @@ impl Exec {
         if let Some(stalled) = &told.stalled {
             return Err(fail(stalled.clone()));
         }
-        told.ended = (!status.success()).then_some(how);
-        told.figure = figure;
-        told.through = through;
+        (told.ended, told.figure, told.through) = (ended, figure, through);
         Ok(told)
     }
 

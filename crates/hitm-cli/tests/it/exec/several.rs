@@ -12,7 +12,7 @@ use super::is_possible;
 use crate::command::{end, folder, hitm, read_checked};
 
 /// Two threads that count. `{}` is what the program does besides.
-fn compiled(in_thread: &str, in_main: &str) -> TempDir {
+pub(super) fn compiled(in_thread: &str, in_main: &str) -> TempDir {
     let folder = folder();
     let source = format!(
         "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\nstatic volatile long counts[8];\n\
@@ -31,14 +31,14 @@ fn compiled(in_thread: &str, in_main: &str) -> TempDir {
 }
 
 /// Its program, of a few threads on a few CPUs.
-fn exec(folder: &TempDir, options: &[&str]) -> Command {
+pub(super) fn exec(folder: &TempDir, options: &[&str]) -> Command {
     let mut command = hitm();
     command.current_dir(folder.path()).args(["exec", "--cpus", "8", "--lines", "0", "--json", "r.json"]).args(options);
     command
 }
 
 /// What a command said on stderr, and its exit status. Its input stays open until then.
-fn end_in_time(mut child: Child) -> (Option<i32>, String) {
+pub(super) fn end_in_time(mut child: Child) -> (Option<i32>, String) {
     let begin = Instant::now();
     let _open = child.stdin.take();
     while child.try_wait().expect("it is ours").is_none() {
