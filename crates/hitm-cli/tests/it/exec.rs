@@ -227,11 +227,18 @@ fn threads_end_in_the_middle_of_their_code() {
     for (source, expected) in [("ends.cc", of_cxx), ("handlers.c", of_c)] {
         let program = Program::new(source);
         assert_eq!(program.natively(&[]), expected);
-        for cpus in ["1", "4"] {
+        for cpus in ["2", "4"] {
             let (ended, _) = program.simulated(&["--cpus", cpus, "--lines", "0"], &[]);
             assert!(ended.stdout.starts_with(expected), "{source} on {cpus}: {}", ended.stdout);
         }
     }
+    // An exception that nobody catches ends the process.
+    let program = Program::new("ends.cc");
+    let said = "terminate called after throwing an instance of 'int'\n";
+    let natively = end(Command::new(&program.file).arg("throw"));
+    assert_eq!((natively.status, natively.stderr.as_str()), (None, said));
+    let ended = end(hitm().args(["exec", "--cpus", "4"]).arg(&program.file).arg("throw"));
+    assert!(ended.status == Some(1) && ended.stderr.starts_with(said), "{}", ended.stderr);
 }
 
 #[test]

@@ -66,7 +66,14 @@ static void *ends(void *) {
     return nullptr;
 }
 
-int main() {
+static void *throws(void *) { throw 1; }
+
+int main(int count, char **) {
+    if (count > 1) {
+        pthread_t thread;
+        pthread_create(&thread, nullptr, throws, nullptr);
+        pthread_join(thread, nullptr);
+    }
     std::thread threads[4];
     for (auto &thread : threads)
         thread = std::thread(calls_once);
