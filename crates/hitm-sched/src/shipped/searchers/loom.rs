@@ -53,8 +53,7 @@ impl World {
     fn check(&self) {
         // Relaxed, all: the threads have ended.
         let waiting = self.waiting.load(Ordering::Relaxed);
-        let states: Vec<u32> =
-            (0..CPUS).map(|cpu| self.searchers.cpus[CpuId(cpu)].state.load(Ordering::Relaxed)).collect();
+        let states: Vec<u32> = (0..CPUS).map(|cpu| self.searchers.state(CpuId(cpu)).load(Ordering::Relaxed)).collect();
         let [idle, called] = [IDLE, CALLED].map(|state| states.iter().filter(|&&is| is == state).count() as u32);
         require(waiting == 0 || idle == 0 || called > 0, format_args!("{waiting} wait beside {states:?}"));
         // Relaxed: as above.
