@@ -68,23 +68,22 @@ unsafe extern "C" {
 impl Outermost {
     /// Runs it, on the program's side, and returns what the thread returns.
     pub(crate) fn run(self) -> usize {
-        // SAFETY, all: the function has these arguments. Integers and pointers are in the same
-        // registers, of whose bytes the function reads those of its types.
-        match self {
+        let (function, arguments) = match self {
             Self::Program(Arguments { count, words, variables }) => {
-                let main = start::__real_main as *const ();
-                let (words, variables) = (words.expose_provenance(), variables.expose_provenance());
-                let status = unsafe { hitm_outermost(main, count as usize, words, variables) };
-                // SAFETY: as the C library does when `main` returns.
-                unsafe { libc::exit(status as c_int) }
+                let pointers = (words.expose_provenance(), variables.expose_provenance());
+                (start::__real_main as *const (), (count as usize, pointers.0, pointers.1))
             }
-            Self::Thread(main, argument) => unsafe {
-                hitm_outermost(main as *const (), argument.expose_provenance(), 0, 0)
-            },
-            Self::ThreadOfC11(main, argument) => {
-                let result = unsafe { hitm_outermost(main as *const (), argument.expose_provenance(), 0, 0) };
-                result as c_int as isize as usize
-            }
+            Self::Thread(main, argument) => (main as *const (), (argument.expose_provenance(), 0, 0)),
+            Self::ThreadOfC11(main, argument) => (main as *const (), (argument.expose_provenance(), 0, 0)),
+        };
+        // SAFETY: the function has these arguments. Integers and pointers are in the same registers,
+        // of whose bytes a function reads those of its types.
+        let result = unsafe { hitm_outermost(function, arguments.0, arguments.1, arguments.2) };
+        match self {
+            // SAFETY: as the C library does when `main` returns.
+            Self::Program(_) => unsafe { libc::exit(result as c_int) },
+            Self::Thread(..) => result,
+            Self::ThreadOfC11(..) => result as c_int as isize as usize,
         }
     }
 }
