@@ -7,8 +7,8 @@
 //! unwinding begins again from there. At the end of the stack the thread ends.
 //!
 //! The caller of the outermost function says that it has no caller itself. So the unwinder comes to
-//! the end of the stack there. An exception that nobody catches finds the same end, and ends the
-//! process as it does natively.
+//! the end of the stack there. An exception that no function catches finds the same end, and ends
+//! the process as it does natively.
 //!
 //! **Source.** The unwinder: Itanium C++ ABI, "Exception Handling", section 1.3. Handlers of C
 //! without exceptions: `pthread_cleanup_push` of glibc's `pthread.h`. In C++ and with
@@ -76,8 +76,8 @@ impl Outermost {
             Self::Thread(main, argument) => (main as *const (), (argument.expose_provenance(), 0, 0)),
             Self::ThreadOfC11(main, argument) => (main as *const (), (argument.expose_provenance(), 0, 0)),
         };
-        // SAFETY: the function has these arguments. Integers and pointers are in the same registers,
-        // of whose bytes a function reads those of its types.
+        // SAFETY: the function has these arguments. Integers and pointers are in the same
+        // registers, of whose bytes a function reads those of its types.
         let result = unsafe { hitm_outermost(function, arguments.0, arguments.1, arguments.2) };
         match self {
             // SAFETY: as the C library does when `main` returns.

@@ -104,7 +104,7 @@ pub(crate) struct Exec {
     /// The command must have the same arguments, folder, environment and input; more numbers,
     /// machines, mitigations and seeds may be added. Files that the program reads are not compared:
     /// remove the file if one of them changes.
-    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    #[arg(long, value_name = "FILE", conflicts_with = "trace", hide_short_help = true)]
     state: Option<PathBuf>,
     /// Write the results to this file as comma-separated values.
     #[arg(long, value_name = "FILE")]

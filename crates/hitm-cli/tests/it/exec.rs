@@ -232,7 +232,7 @@ fn threads_end_in_the_middle_of_their_code() {
             assert!(ended.stdout.starts_with(expected), "{source} on {cpus}: {}", ended.stdout);
         }
     }
-    // An exception that nobody catches ends the process.
+    // An exception that no function catches ends the process.
     let program = Program::new("ends.cc");
     let said = "terminate called after throwing an instance of 'int'\n";
     let natively = end(Command::new(&program.file).arg("throw"));

@@ -44,9 +44,9 @@
 //! The model checker runs these words: `searchers/loom.rs`.
 //!
 //! **Layout.** The words of sixteen CPUs that are near to each other share a line. Who looks for an
-//! idle CPU reads the words of many, and most of these lines were written elsewhere: with a line for
-//! each CPU, a call took 14 us on 480 CPUs of which the nearest 160 were busy. Up to sixteen CPUs
-//! have a line each, as few words are read there.
+//! idle CPU reads the words of many, and most of these lines were written elsewhere: with a line
+//! for each CPU, a call took 14 us on 480 CPUs of which the nearest 160 were busy. Up to sixteen
+//! CPUs have a line each, as few words are read there.
 //!
 //! **Cost.** While no CPU idles: one load of a line that no CPU writes. An idle time: two
 //! read-modify-writes of the counts, one of the CPU's word, a fence, and a second look. A call: at
