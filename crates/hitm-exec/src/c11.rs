@@ -22,11 +22,11 @@ fn result(error: c_int) -> c_int {
 
 /// What a thread of C11 runs natively.
 struct Start {
-    main: extern "C" fn(*mut c_void) -> c_int,
+    main: extern "C-unwind" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
 }
 
-extern "C" fn begin(start: *mut c_void) -> *mut c_void {
+extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: `hitm_thrd_create` leaked it for this thread.
     let Start { main, argument } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     std::ptr::without_provenance_mut(main(argument) as isize as usize)
@@ -35,7 +35,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hitm_thrd_create(
     handle: *mut usize,
-    main: extern "C" fn(*mut c_void) -> c_int,
+    main: extern "C-unwind" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
     pc: usize,
     frame: usize,

@@ -107,10 +107,10 @@ pub(crate) fn create(
 pub(crate) unsafe fn create_natively(
     handle: *mut usize,
     attributes: *const libc::pthread_attr_t,
-    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    main: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
 ) -> c_int {
-    let native = native!(fn pthread_create(*mut usize, *const libc::pthread_attr_t, extern "C" fn(*mut c_void) -> *mut c_void, *mut c_void) -> c_int);
+    let native = native!(fn pthread_create(*mut usize, *const libc::pthread_attr_t, extern "C-unwind" fn(*mut c_void) -> *mut c_void, *mut c_void) -> c_int);
     // SAFETY: the caller's duty.
     unsafe { native(handle, attributes, main, argument) }
 }
@@ -119,7 +119,7 @@ pub(crate) unsafe fn create_natively(
 unsafe extern "C" fn hitm_pthread_create(
     handle: *mut usize,
     attributes: *const libc::pthread_attr_t,
-    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    main: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
     pc: usize,
     frame: usize,

@@ -32,9 +32,9 @@ pub(crate) enum Outermost {
     /// The program's `main`.
     Program(Arguments),
     /// A function, with its argument.
-    Thread(extern "C" fn(*mut c_void) -> *mut c_void, *mut c_void),
+    Thread(extern "C-unwind" fn(*mut c_void) -> *mut c_void, *mut c_void),
     /// The same, of the threads of C11.
-    ThreadOfC11(extern "C" fn(*mut c_void) -> c_int, *mut c_void),
+    ThreadOfC11(extern "C-unwind" fn(*mut c_void) -> c_int, *mut c_void),
 }
 
 // Calls the function in the first register with the next three as its arguments.

@@ -101,9 +101,10 @@ pub(crate) struct Exec {
     ///
     /// It is for long sweeps: the same command, started again after an interrupt, makes only the
     /// missing runs. Runs are made again if the program's file or one of its libraries has changed.
-    /// The command must have the same arguments, folder, environment and input; more numbers,
-    /// machines, mitigations and seeds may be added. Files that the program reads are not compared:
-    /// remove the file if one of them changes.
+    /// The command must have the same arguments, folder, environment and input, where a terminal is
+    /// no input; more numbers, machines, mitigations and seeds may be added. Not compared are files
+    /// that the program reads, so remove this file if one of them changes, and variables that tell
+    /// of the terminal and the login, as TERM and SSH_CLIENT.
     #[arg(long, value_name = "FILE", conflicts_with = "trace", hide_short_help = true)]
     state: Option<PathBuf>,
     /// Write the results to this file as comma-separated values.

@@ -43,14 +43,14 @@
 //!
 //! The model checker runs these words: `searchers/loom.rs`.
 //!
-//! **Layout.** The words of sixteen CPUs that are near to each other share a line. Who looks for an
-//! idle CPU reads the words of many, and most of these lines were written elsewhere: with a line
-//! for each CPU, a call took 14 us on 480 CPUs of which the nearest 160 were busy. Up to sixteen
-//! CPUs have a line each, as few words are read there.
+//! **Layout.** The words of up to sixteen CPUs of an LLC share a line. Who looks for an idle CPU
+//! reads the words of many, and most of these lines were written elsewhere: with a line for each
+//! CPU, a call took 14 us on 480 CPUs of which the nearest 160 were busy. On a machine of up to
+//! sixteen CPUs each has a line, as few words are read there.
 //!
 //! **Cost.** While no CPU idles: one load of a line that no CPU writes. An idle time: two
 //! read-modify-writes of the counts, one of the CPU's word, a fence, and a second look. A call: at
-//! most one miss for sixteen CPUs.
+//! most one miss for each of these lines.
 //!
 //! **Limits.** The counts are one word of the machine. They are written when CPUs begin and end to
 //! idle.
@@ -145,17 +145,21 @@ impl<M: Memory> Searchers<M> {
         near.sort_by_key(|&cpu| [Scope::Node, Scope::Llc, Scope::Core].map(|scope| part(cpu, scope)));
         // Of how many CPUs the words share a line.
         let shared = if near.len() > GROUP { GROUP } else { 1 };
+        let of_llcs = near.chunk_by(|&one, &other| part(one, Scope::Llc) == part(other, Scope::Llc));
+        let groups: Vec<&[CpuId]> = of_llcs.flat_map(|cpus| cpus.chunks(shared)).collect();
         let mut places = vec![(0, 0); near.len()].into_boxed_slice();
-        for (at, cpu) in near.iter().enumerate() {
-            places[cpu.index()] = ((at / shared) as u16, (at % shared) as u16);
+        for (group, cpus) in groups.iter().enumerate() {
+            for (at, cpu) in cpus.iter().enumerate() {
+                places[cpu.index()] = (group as u16, at as u16);
+            }
         }
-        let group = |(index, cpus): (usize, &[CpuId])| {
+        let group = |(index, cpus): (usize, &&[CpuId])| {
             let states = IdleStates { states: std::array::from_fn(|_| M::Atomic::new(BUSY)) };
             Placed::new(states, Some(index), Some(topology.cpu(cpus[0]).node))
         };
         let notes = |_| Notes { idles: M::Plain::new(0), keeps: M::Plain::new(0), yields: M::Plain::new(0) };
         Self {
-            groups: near.chunks(shared).enumerate().map(group).collect(),
+            groups: groups.iter().enumerate().map(group).collect(),
             places,
             notes: PerCpu::new(topology, notes),
             counts: Placed::new(Counts { word: M::Atomic::new(0) }, None, None),

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,18 @@ pub(super) struct Raw {
     ended: Option<String>,
     /// What it printed after the words of `--figure`.
     figure: Option<f64>,
+}
+
+impl Raw {
+    /// Returns whether the program's exit status was not 0.
+    pub(super) fn has_failed(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Returns whether a signal ended the program.
+    pub(super) fn was_cut(&self) -> bool {
+        self.ended.as_ref().is_some_and(|how| how.starts_with("signal"))
+    }
 }
 
 /// What a case's runs came to: the seeds with a result, and the results.
@@ -292,9 +304,10 @@ impl Exec {
         if let Some(raw) = kept.find(case, seed)? {
             return self.read(raw, place);
         }
+        let begin = SystemTime::now();
         let raw = self.raw(case, seed, place, is_first, &[], input)?;
         let told = self.read(raw.clone(), place)?;
-        kept.add(case, seed, raw, &told)?;
+        kept.add(case, seed, begin, raw, &told)?;
         Ok(told)
     }
 

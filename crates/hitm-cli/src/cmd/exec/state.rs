@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
-use hitm_report::sweep_state::{Head, Line};
+use hitm_report::sweep_state::{Head, Line, line};
 use serde::{Deserialize, Serialize};
 
 use super::input::Input;
@@ -70,7 +75,7 @@ struct Finished {
     #[serde(flatten)]
     raw: Raw,
     /// Digests of the files that the program consists of.
-    files: BTreeMap<String, u64>,
+    files: BTreeMap<PathBuf, u64>,
 }
 
 impl Line for Finished {
@@ -85,12 +90,14 @@ impl Line for Finished {
 pub(super) struct Kept<'a> {
     exec: &'a Exec,
     file: StateFile<Finished>,
+    /// The digests of files that were read, by path, size and time of the last change.
+    digests: Mutex<BTreeMap<(PathBuf, u64, SystemTime), u64>>,
 }
 
 /// Variables of the environment that tell of the terminal and the login, which may be others when a
 /// command goes on: these, and those that begin with one of [`OF_LOGIN`].
-const OF_TERMINAL: [&str; 8] = ["_", "SHLVL", "OLDPWD", "COLORTERM", "COLUMNS", "LINES", "WINDOWID", "DISPLAY"];
-const OF_LOGIN: [&str; 5] = ["TERM", "SSH_", "XDG_", "DBUS_", "TMUX"];
+const OF_TERMINAL: [&str; 8] = ["_", "SHLVL", "OLDPWD", "TERM", "COLORTERM", "WINDOWID", "DISPLAY", "TMUX"];
+const OF_LOGIN: [&str; 5] = ["TERM_", "TMUX_", "SSH_", "XDG_SESSION_", "DBUS_"];
 
 /// The digests of the environment that programs get.
 fn environment() -> impl Iterator<Item = (String, u64)> {
@@ -101,9 +108,14 @@ fn environment() -> impl Iterator<Item = (String, u64)> {
     told.map(|(name, value)| (format!("the environment variable `{name}`"), digest(value.as_encoded_bytes())))
 }
 
-/// The digest of a program's file; none if it is no file, as the kernel's own.
-fn of_file(path: &str) -> Option<(String, u64)> {
-    Some((path.to_owned(), digest::of_file(Path::new(path)).ok()?))
+/// The file that the command starts.
+fn started(program: &OsStr) -> Option<PathBuf> {
+    let named = Path::new(program);
+    if named.components().count() > 1 {
+        return Some(named.to_owned());
+    }
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(named)).find(|path| path.is_file())
 }
 
 impl Exec {
@@ -114,7 +126,7 @@ impl Exec {
     pub(super) fn kept(&self, cases: &[Case], seeds: &[u64], input: &Input) -> Result<Option<Kept<'_>>, Failure> {
         let Some(path) = &self.state else { return Ok(None) };
         let file = StateFile::open(path, &self.common(input)?)?;
-        let kept = Kept { exec: self, file };
+        let kept = Kept { exec: self, file, digests: Mutex::default() };
         let (all, mut done) = (cases.len() * seeds.len(), 0);
         for (case, seed) in cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed))) {
             done += usize::from(kept.find(case, seed)?.is_some());
@@ -156,7 +168,7 @@ impl Exec {
         Ok(Key {
             number: case.number,
             machine: case.topology.name().to_owned(),
-            costs: digest(hitm_report::sweep_state::line(&machine).as_bytes()),
+            costs: digest(format!("{}{:?}", line(&machine), case.topology).as_bytes()),
             arbitration: case.arbitration.name().into_owned(),
             mitigation: case.mitigation.name().to_owned(),
             seed,
@@ -171,18 +183,44 @@ impl Kept<'_> {
     /// When the machine cannot be made.
     pub(super) fn find(&self, case: &Case, seed: u64) -> Result<Option<Raw>, Failure> {
         let found = self.file.find(&self.exec.key(case, seed)?);
-        let is_same = |run: &&Finished| {
-            run.files.iter().all(|(path, digest)| of_file(path).is_some_and(|(_, now)| now == *digest))
-        };
-        Ok(found.filter(is_same).map(|run| run.raw.clone()))
+        let is_same = |(path, digest): (&PathBuf, &u64)| self.digest(path).is_some_and(|(now, _)| now == *digest);
+        Ok(found.filter(|run| run.files.iter().all(is_same)).map(|run| run.raw.clone()))
     }
 
-    /// Adds a run that has ended.
+    /// Adds a run that began at a time and has ended, unless its result may be of other files than
+    /// those that are here now, or of an interrupt.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn add(&self, case: &Case, seed: u64, raw: Raw, told: &Told) -> Result<(), Failure> {
-        let files = told.files().filter_map(of_file).collect();
+    pub(super) fn add(&self, case: &Case, seed: u64, begin: SystemTime, raw: Raw, told: &Told) -> Result<(), Failure> {
+        if raw.has_failed() {
+            // The interrupt may be one of this process too: it comes at the same time.
+            thread::sleep(Duration::from_millis(100));
+        }
+        if raw.was_cut() || interrupt::is_asked() {
+            return Ok(());
+        }
+        let loaded = told.files().filter(|path| path.starts_with('/')).map(PathBuf::from);
+        // A device is none of them.
+        let loaded = loaded.filter(|path| !path.exists() || path.is_file());
+        let mut files = BTreeMap::new();
+        for path in loaded.chain(started(&self.exec.program[0])) {
+            match self.digest(&path) {
+                Some((digest, changed)) if changed < begin => _ = files.insert(path, digest),
+                _ => return Ok(()),
+            }
+        }
         self.file.add(&Finished { key: self.exec.key(case, seed)?, raw, files })
+    }
+
+    /// Returns the digest of a file, and when it was changed; none if it cannot be read.
+    fn digest(&self, path: &Path) -> Option<(u64, SystemTime)> {
+        let metadata = fs::metadata(path).ok()?;
+        let changed = metadata.modified().ok()?;
+        let key = (path.to_owned(), metadata.len(), changed);
+        let known = self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let digest = known.or_else(|| digest::of_file(path).ok())?;
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner).insert(key, digest);
+        Some((digest, changed))
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use tempfile::TempDir;
 
@@ -39,7 +40,10 @@ fn the_same_command_goes_on_after_an_interrupt() {
         return;
     }
     let folder = compiled("", "");
-    let words = ["--sweep", "1..8", "--seeds", "20"];
+    // Many more than run at a time.
+    let seeds = 10 * thread::available_parallelism().map_or(1, usize::from);
+    let (all, seeds, more) = (4 * seeds, seeds.to_string(), (seeds + 1).to_string());
+    let words = ["--sweep", "1..8", "--seeds", &seeds];
     let mut command = sweep(&folder, &words);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut shown = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -52,26 +56,26 @@ fn the_same_command_goes_on_after_an_interrupt() {
     assert!(said.ends_with("; the same command goes on\n") || said.contains("the same command starts again"), "{said}");
     let state = folder.path().join("s.jsonl");
     let done = fs::read_to_string(&state).expect("it is kept").lines().count() - 1;
-    assert!(done < 80, "all were made before the interrupt");
-    resumed(&end(&mut sweep(&folder, &words)), done, 80);
+    assert!(done < all, "all were made before the interrupt");
+    resumed(&end(&mut sweep(&folder, &words)), done, all);
     let went_on = rows(folder.path());
     // The same as in one run.
     fs::remove_file(&state).expect("it is there");
     let ended = end(&mut sweep(&folder, &words));
-    resumed(&ended, 0, 80);
+    resumed(&ended, 0, all);
     assert_eq!(rows(folder.path()), went_on);
     // Once more from the file alone, and with more of them.
     let again = end(&mut sweep(&folder, &words));
-    resumed(&again, 80, 80);
+    resumed(&again, 80, all);
     // The program printed nothing, as it did not run.
     assert_eq!(ended.stdout.strip_prefix("ended 1\n"), Some(again.stdout.as_str()));
     assert_eq!(rows(folder.path()), went_on);
-    resumed(&end(&mut sweep(&folder, &["--sweep", "1..8,16", "--seeds", "21"])), 80, 105);
+    resumed(&end(&mut sweep(&folder, &["--sweep", "1..8,16", "--seeds", &more])), all, 5 * (all / 4 + 1));
     // A program that has changed runs again.
     fs::copy(compiled("counts[0]++;", "").path().join("main"), folder.path().join("main")).expect("there is room");
-    resumed(&end(&mut sweep(&folder, &words)), 0, 80);
+    resumed(&end(&mut sweep(&folder, &words)), 0, all);
     assert_ne!(rows(folder.path()), went_on);
-    resumed(&end(&mut sweep(&folder, &words)), 80, 80);
+    resumed(&end(&mut sweep(&folder, &words)), 80, all);
 }
 
 #[test]
