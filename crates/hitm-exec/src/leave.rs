@@ -192,8 +192,8 @@ fn unwind(thread: &'static Thread) -> ! {
     let (exception, argument) = (thread.leaving.exception.get(), std::ptr::from_ref(thread).cast_mut().cast());
     // SAFETY: the exception lives as long as the thread, and is the unwinder's until then.
     unsafe { _Unwind_ForcedUnwind(exception, stop, argument) };
-    // Some function cannot be unwound, as a handler of signals, which this library calls. What lies
-    // above it stays.
+    // Some function cannot be unwound, as one of Rust that lets no exception pass. What lies above
+    // it stays.
     end(thread)
 }
 
