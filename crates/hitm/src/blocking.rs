@@ -5,7 +5,7 @@
 //! other CPUs.
 
 #[cfg(feature = "blocking")]
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 #[cfg(feature = "blocking")]
 use std::pin::Pin;
 use std::rc::Rc;
@@ -99,6 +99,31 @@ impl<R> Future for BlockingTask<R> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(call) = &mut self.0 else { return Poll::Ready(Err(crate::JoinError::aborted())) };
         Pin::new(call).poll(context).map_err(crate::JoinError::panicked)
+    }
+}
+
+/// A call that is aborted when it is dropped.
+#[cfg(feature = "blocking")]
+pub(crate) struct AbortedCall<R>(pub(crate) BlockingTask<R>);
+
+#[cfg(feature = "blocking")]
+impl<R> AbortedCall<R> {
+    /// Returns the value of the call. Panics as the call does.
+    pub(crate) async fn value(mut self) -> R {
+        match (&mut self.0).await {
+            Ok(value) => value,
+            Err(error) => match error.into_panic() {
+                Ok(payload) => resume_unwind(payload),
+                Err(error) => unreachable!("only its owner aborts it: {error}"),
+            },
+        }
+    }
+}
+
+#[cfg(feature = "blocking")]
+impl<R> Drop for AbortedCall<R> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

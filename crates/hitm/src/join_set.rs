@@ -177,6 +177,39 @@ impl<P: Platform, T: Send + 'static> JoinSet<P, T> {
     }
 }
 
+#[cfg(feature = "blocking")]
+impl<T: Send + 'static> JoinSet<hitm_memory::Native, T> {
+    /// Spawns a task of the set that calls `f` on a thread for code that blocks: see
+    /// [`spawn_blocking`](crate::spawn_blocking). If the task is aborted before `f` is called, `f`
+    /// is dropped. A call that has begun goes on, and its value is dropped.
+    ///
+    /// ```
+    /// # let runtime = hitm::NativeRuntime::with_cpus(1).unwrap();
+    /// # let lines = runtime.run(|handle| async move {
+    /// let mut tasks = hitm::JoinSet::new(&handle);
+    /// for path in ["Cargo.toml", "src/lib.rs"] {
+    ///     tasks.spawn_blocking((), move || std::fs::read_to_string(path).unwrap().lines().count());
+    /// }
+    /// let lines = tasks.join_all().await.unwrap();
+    /// # lines
+    /// # });
+    /// # assert_eq!(lines.unwrap().len(), 2);
+    /// ```
+    ///
+    /// # Panics
+    /// As [`Handle::spawn`].
+    pub fn spawn_blocking<F>(&mut self, options: impl Into<SpawnOptions>, f: F) -> AbortHandle<hitm_memory::Native>
+    where
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let call = {
+            let _entered = self.runtime.enter();
+            crate::blocking::AbortedCall(crate::spawn_blocking(f))
+        };
+        self.spawn(options, call.value())
+    }
+}
+
 impl<P: Platform, T> JoinSet<P, T> {
     /// Returns the number of tasks that have not been joined.
     #[must_use]

@@ -36,6 +36,40 @@ fn a_call_goes_on_inside_its_runtime_unless_it_is_aborted() {
     });
 }
 
+#[test]
+fn calls_that_block_are_tasks_of_a_set() {
+    let runtime = runtime(1);
+    let handle = runtime.handle().clone();
+    let test = async move {
+        let mut calls = hitm::JoinSet::new(&handle);
+        for number in 1..=4 {
+            calls.spawn_blocking((), move || number);
+        }
+        let mut values = calls.join_all().await.expect("no panic");
+        values.sort_unstable();
+        assert_eq!(values, [1, 2, 3, 4]);
+        let mut calls = hitm::JoinSet::new(&handle);
+        calls.spawn_blocking((), || -> () { std::panic::resume_unwind(Box::new(1)) });
+        let panics = calls.join_next().await.expect("one").expect_err("it panics");
+        assert_eq!(panics.into_panic().expect("a payload").downcast_ref(), Some(&1));
+        // A call that has begun goes on, and its task has no value.
+        let (begun, is_begun) = std::sync::mpsc::channel();
+        let (go_on, goes_on) = std::sync::mpsc::channel();
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        let aborted = calls.spawn_blocking((), move || {
+            begun.send(()).expect("it is awaited");
+            goes_on.recv().expect("it is sent");
+            ended.send(()).expect("it is awaited");
+        });
+        hitm::block_in_place(|| is_begun.recv().expect("it begins"));
+        aborted.abort();
+        assert!(calls.join_next().await.expect("one").expect_err("it has no value").is_aborted());
+        go_on.send(()).expect("it goes on");
+        hitm::block_in_place(|| has_ended.recv().expect("it ends"));
+    };
+    runtime.block_on(runtime.handle().spawn((), test)).expect("no assertion fails");
+}
+
 /// Another task that is queued on the CPU of a task that blocks in place runs meanwhile, unless a
 /// task is bound to the CPU.
 #[test]
