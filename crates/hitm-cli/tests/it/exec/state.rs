@@ -66,7 +66,7 @@ fn the_same_command_goes_on_after_an_interrupt() {
     assert_eq!(rows(folder.path()), went_on);
     // Once more from the file alone, and with more of them.
     let again = end(&mut sweep(&folder, &words));
-    resumed(&again, 80, all);
+    resumed(&again, all, all);
     // The program printed nothing, as it did not run.
     assert_eq!(ended.stdout.strip_prefix("ended 1\n"), Some(again.stdout.as_str()));
     assert_eq!(rows(folder.path()), went_on);
@@ -75,7 +75,7 @@ fn the_same_command_goes_on_after_an_interrupt() {
     fs::copy(compiled("counts[0]++;", "").path().join("main"), folder.path().join("main")).expect("there is room");
     resumed(&end(&mut sweep(&folder, &words)), 0, all);
     assert_ne!(rows(folder.path()), went_on);
-    resumed(&end(&mut sweep(&folder, &words)), 80, all);
+    resumed(&end(&mut sweep(&folder, &words)), all, all);
 }
 
 #[test]
