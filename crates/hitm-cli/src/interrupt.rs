@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -69,6 +71,12 @@ pub(crate) fn collect() {
 pub(crate) fn is_asked() -> bool {
     // Relaxed: nothing else is shared by it.
     IS_ASKED.load(Ordering::Relaxed)
+}
+
+/// Waits until the interrupt that may have ended another process has come here, too: that of a
+/// terminal goes to both at the same time.
+pub(crate) fn await_own() {
+    thread::sleep(Duration::from_millis(100));
 }
 
 /// Makes a folder for temporary files, which is removed when the guard is dropped or an interrupt

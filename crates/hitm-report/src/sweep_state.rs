@@ -30,6 +30,14 @@ pub trait Head: DeserializeOwned + Serialize + PartialEq {
     fn difference(&self, other: &Self) -> Option<String>;
 }
 
+/// Returns the first difference of values, each with its name in words: what the file has, and what
+/// the command has.
+pub fn first_difference<W: fmt::Display>(values: impl IntoIterator<Item = (W, String, String)>) -> Option<String> {
+    let quoted = |text: &str| if text.is_empty() { "nothing".to_owned() } else { format!("`{}`", text.trim()) };
+    let (what, there, here) = values.into_iter().find(|(_, there, here)| there != here)?;
+    Some(format!("{what} {} there and {} here", quoted(&there), quoted(&here)))
+}
+
 /// Another line of a state file.
 pub trait Line: Clone + DeserializeOwned + Serialize {
     /// What names a run.
@@ -224,16 +232,13 @@ impl Head for Setting {
             ("version", self.version.clone(), other.version.clone()),
             ("build of `hitm`", self.build.clone(), other.build.clone()),
         ];
-        let quoted = |text: String| if text.is_empty() { "nothing".to_owned() } else { format!("`{}`", text.trim()) };
-        let both = |what: &str, own, others| format!("{what} {} there and {} here", quoted(own), quoted(others));
-        let differs = pairs.into_iter().find(|(_, own, others)| own != others);
-        let said = differs.map(|(what, own, others)| both(what, own, others));
+        let said = first_difference(pairs);
         let parameter = || {
             let mut machines = self.machines.iter().zip(&other.machines);
             machines.find_map(|(own, others)| {
                 let (name, value) = own.model.iter().find(|(name, value)| others.model.get(*name) != Some(value))?;
                 let others = others.model.get(name).map_or_else(String::new, f64::to_string);
-                Some(both(&format!("parameter `{name}`"), value.to_string(), others))
+                first_difference([(format!("parameter `{name}`"), value.to_string(), others)])
             })
         };
         let said = said.or_else(parameter);

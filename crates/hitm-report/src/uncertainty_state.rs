@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::result::Machine;
-use crate::sweep_state::{Head, Line};
+use crate::sweep_state::{Head, Line, first_difference};
 use crate::uncertainty::{Drawn, Parameter};
 
 /// The form's name and number.
@@ -88,12 +88,8 @@ impl Head for Setting {
                 ("build of `hitm`", setting.build.clone()),
             ]
         };
-        let mut pairs = of(self).into_iter().zip(of(other));
-        let quoted = |text: &str| if text.is_empty() { "nothing".to_owned() } else { format!("`{}`", text.trim()) };
-        let said = pairs.find(|((_, own), (_, others))| own != others);
-        let said = said
-            .map(|((what, own), (_, others))| format!("{what} {} there and {} here", quoted(&own), quoted(&others)));
-        said.or_else(|| (self != other).then(|| "other ranges of its parameters".to_owned()))
+        let values = of(self).into_iter().zip(of(other)).map(|((what, own), (_, others))| (what, own, others));
+        first_difference(values).or_else(|| (self != other).then(|| "other ranges of its parameters".to_owned()))
     }
 }
 

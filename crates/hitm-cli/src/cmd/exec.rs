@@ -21,7 +21,7 @@ use hitm_topology::Topology;
 use serde::Serialize;
 
 use self::input::Input;
-use self::runs::Row;
+use self::runs::{Job, Row};
 use super::report as page;
 use super::sweep::drawn;
 use crate::args::{CpuCounts, HostArg, MachineArgs, OutputArgs, cpu_counts, each_once};
@@ -310,7 +310,8 @@ impl Exec {
         let Some(case) = cases.iter().find(|case| words(case) == workload) else {
             return Err(Failure::new(format!("program `{workload}`: the command of the result runs another one")));
         };
-        let mut told = self.one(case, self.machine.seed, "", false, arranged, &Input::Nothing)?;
+        let seed = self.machine.seed;
+        let mut told = self.one(&Job { case, seed, place: "", is_first: false, arranged, input: &Input::Nothing })?;
         let located = if arranged.is_empty() {
             told.name_and_locate()
         } else {

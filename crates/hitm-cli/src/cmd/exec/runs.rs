@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,18 @@ struct Setting<'a> {
 /// What a setting with layouts is filled up to with blanks: the length of what a program is told
 /// must not move its data.
 const WORDS: usize = 4_096;
+
+/// A run of the program.
+pub(super) struct Job<'a> {
+    pub(super) case: &'a Case,
+    pub(super) seed: u64,
+    /// What tells it from the other runs, for messages.
+    pub(super) place: &'a str,
+    /// Whether it is the one whose output is shown.
+    pub(super) is_first: bool,
+    pub(super) arranged: &'a [Arranged],
+    pub(super) input: &'a Input,
+}
 
 /// What a run of the program left.
 #[derive(Clone, Deserialize, Serialize)]
@@ -201,9 +213,10 @@ impl Exec {
                 let Some(&(number, seed)) = jobs.get(index) else { return };
                 let (case, slot) = (&cases[number], number * seeds.len() + seed);
                 let place = place(cases, seeds, case, seeds[seed]);
-                let told = self.one_or_kept(kept.as_ref(), case, seeds[seed], &place, index == 0, &input);
-                let told = told.map(|mut told| {
-                    if index == 0 {
+                let (seed, is_first) = (seeds[seed], index == 0);
+                let job = Job { case, seed, place: &place, is_first, arranged: &[], input: &input };
+                let told = self.one_or_kept(&job, kept.as_ref().map(|kept| (kept, slot))).map(|mut told| {
+                    if is_first {
                         told.name_and_declare();
                     } else {
                         told.name();
@@ -274,40 +287,24 @@ impl Exec {
         ended
     }
 
-    /// Runs the program once. `place` tells it from the other runs.
+    /// Runs the program once.
     ///
     /// # Errors
     /// When it tells no result.
-    pub(super) fn one(
-        &self,
-        case: &Case,
-        seed: u64,
-        place: &str,
-        is_first: bool,
-        arranged: &[Arranged],
-        input: &Input,
-    ) -> Result<Told, Failure> {
-        self.read(self.raw(case, seed, place, is_first, arranged, input)?, place)
+    pub(super) fn one(&self, job: &Job<'_>) -> Result<Told, Failure> {
+        self.read(self.raw(job)?, job.place)
     }
 
-    /// The same, unless the run is among those that are kept.
-    fn one_or_kept(
-        &self,
-        kept: Option<&Kept<'_>>,
-        case: &Case,
-        seed: u64,
-        place: &str,
-        is_first: bool,
-        input: &Input,
-    ) -> Result<Told, Failure> {
-        let Some(kept) = kept else { return self.one(case, seed, place, is_first, &[], input) };
-        if let Some(raw) = kept.find(case, seed)? {
-            return self.read(raw, place);
+    /// The same, unless the run is among those that are kept, by its number there.
+    fn one_or_kept(&self, job: &Job<'_>, kept: Option<(&Kept, usize)>) -> Result<Told, Failure> {
+        let Some((kept, number)) = kept else { return self.one(job) };
+        if let Some(raw) = kept.find(number) {
+            return self.read(raw, job.place);
         }
         let begin = SystemTime::now();
-        let raw = self.raw(case, seed, place, is_first, &[], input)?;
-        let told = self.read(raw.clone(), place)?;
-        kept.add(case, seed, begin, raw, &told)?;
+        let raw = self.raw(job)?;
+        let told = self.read(raw.clone(), job.place)?;
+        kept.add(number, begin, raw, &told)?;
         Ok(told)
     }
 
@@ -320,31 +317,22 @@ impl Exec {
     ///
     /// # Errors
     /// When it tells nothing.
-    fn raw(
-        &self,
-        case: &Case,
-        seed: u64,
-        place: &str,
-        is_first: bool,
-        arranged: &[Arranged],
-        input: &Input,
-    ) -> Result<Raw, Failure> {
-        let fail = |why: String| self.failure(place, &why);
+    fn raw(&self, job: &Job<'_>) -> Result<Raw, Failure> {
+        let fail = |why: String| self.failure(job.place, &why);
         // The program writes its result there, and what it asks the system about the machine.
         let folder = interrupt::folder().map_err(|error| fail(format!("a folder for its result: {error}")))?;
         let file = folder.path().join("result");
         fs::write(&file, "").map_err(|error| fail(format!("a file for its result: {error}")))?;
         let output = file.to_string_lossy();
-        let setting = self.setting(case, seed, &output, is_first, arranged).map_err(fail)?;
-        let mut command = Command::new(&case.words[0]);
-        command.args(&case.words[1..]).env("HITM_EXEC", setting);
-        let (status, figure) = self.run_one(&mut command, is_first, input)?;
+        let setting = self.setting(job, &output).map_err(fail)?;
+        let mut command = Command::new(&job.case.words[0]);
+        command.args(&job.case.words[1..]).env("HITM_EXEC", setting);
+        let (status, figure) = self.run_one(&mut command, job.is_first, job.input)?;
         let text = fs::read_to_string(&file).map_err(|error| fail(error.to_string()))?;
         let how = status.to_string().replace("exit status: ", "exit status ");
         if text.is_empty() {
             if how.contains("SIGINT") {
-                // The interrupt may be one of this process too: it comes at the same time.
-                thread::sleep(Duration::from_millis(100));
+                interrupt::await_own();
             }
             return Err(if status.success() {
                 Failure::new(format!(
@@ -378,14 +366,8 @@ impl Exec {
     }
 
     /// What the program is told of its run.
-    fn setting(
-        &self,
-        case: &Case,
-        seed: u64,
-        output: &str,
-        is_first: bool,
-        arranged: &[Arranged],
-    ) -> Result<String, String> {
+    fn setting(&self, job: &Job<'_>, output: &str) -> Result<String, String> {
+        let &Job { case, seed, is_first, arranged, .. } = job;
         let setting = Setting {
             machine: &case.whole,
             cpus: case.topology.cpus(),

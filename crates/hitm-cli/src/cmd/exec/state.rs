@@ -7,10 +7,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use hitm_report::sweep_state::{Head, Line, line};
+use hitm_report::sweep_state::{Head, Line, first_difference, line};
 use serde::{Deserialize, Serialize};
 
 use super::input::Input;
@@ -43,15 +42,13 @@ impl Head for Setting {
     }
 
     fn difference(&self, other: &Self) -> Option<String> {
-        let value = |setting: &Self, what: &String| {
-            setting.given.get(what).map_or_else(|| "nothing".to_owned(), |text| format!("`{text}`"))
+        let given = |(what, here): (&String, &String)| {
+            (what.clone(), self.given.get(what).cloned().unwrap_or_default(), here.clone())
         };
-        let of_given =
-            self.given.keys().chain(other.given.keys()).find(|what| self.given.get(*what) != other.given.get(*what));
-        let of_digests = self.digests.keys().chain(other.digests.keys());
-        let mut of_digests = of_digests.filter(|what| self.digests.get(*what) != other.digests.get(*what));
-        let said = of_given.map(|what| format!("{what} {} there and {} here", value(self, what), value(other, what)));
-        said.or_else(|| of_digests.next().map(|what| format!("{what} is not the same")))
+        let digests = self.digests.keys().chain(other.digests.keys());
+        let mut others = digests.filter(|what| self.digests.get(*what) != other.digests.get(*what));
+        let said = first_difference(other.given.iter().map(given));
+        said.or_else(|| others.next().map(|what| format!("{what} is not the same")))
     }
 }
 
@@ -87,9 +84,12 @@ impl Line for Finished {
 }
 
 /// The file of finished runs.
-pub(super) struct Kept<'a> {
-    exec: &'a Exec,
+pub(super) struct Kept {
+    /// The file that the command starts.
+    started: Option<PathBuf>,
     file: StateFile<Finished>,
+    /// The runs of the command, case by case.
+    keys: Vec<Key>,
     /// The digests of files that were read, by path, size and time of the last change.
     digests: Mutex<BTreeMap<(PathBuf, u64, SystemTime), u64>>,
 }
@@ -123,14 +123,14 @@ impl Exec {
     ///
     /// # Errors
     /// When it cannot be used, or is of another command.
-    pub(super) fn kept(&self, cases: &[Case], seeds: &[u64], input: &Input) -> Result<Option<Kept<'_>>, Failure> {
+    pub(super) fn kept(&self, cases: &[Case], seeds: &[u64], input: &Input) -> Result<Option<Kept>, Failure> {
         let Some(path) = &self.state else { return Ok(None) };
         let file = StateFile::open(path, &self.common(input)?)?;
-        let kept = Kept { exec: self, file, digests: Mutex::default() };
-        let (all, mut done) = (cases.len() * seeds.len(), 0);
-        for (case, seed) in cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed))) {
-            done += usize::from(kept.find(case, seed)?.is_some());
-        }
+        let runs = cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed)));
+        let keys = runs.map(|(case, seed)| self.key(case, seed)).collect::<Result<Vec<_>, _>>()?;
+        let kept = Kept { started: started(&self.program[0]), file, keys, digests: Mutex::default() };
+        let all = kept.keys.len();
+        let done = (0..all).filter(|&number| kept.finished(number).is_some()).count();
         interrupt::keeps(format!("finished runs are in `{}`; the same command goes on", path.display()));
         if done > 0 {
             // Nothing can be done when stderr is closed.
@@ -176,15 +176,16 @@ impl Exec {
     }
 }
 
-impl Kept<'_> {
-    /// Returns what a run told that has finished before, if the program's files are the same.
-    ///
-    /// # Errors
-    /// When the machine cannot be made.
-    pub(super) fn find(&self, case: &Case, seed: u64) -> Result<Option<Raw>, Failure> {
-        let found = self.file.find(&self.exec.key(case, seed)?);
+impl Kept {
+    /// Returns a run that has finished before, if the program's files are the same.
+    fn finished(&self, number: usize) -> Option<&Finished> {
         let is_same = |(path, digest): (&PathBuf, &u64)| self.digest(path).is_some_and(|(now, _)| now == *digest);
-        Ok(found.filter(|run| run.files.iter().all(is_same)).map(|run| run.raw.clone()))
+        self.file.find(&self.keys[number]).filter(|run| run.files.iter().all(is_same))
+    }
+
+    /// Returns what that run told.
+    pub(super) fn find(&self, number: usize) -> Option<Raw> {
+        self.finished(number).map(|run| run.raw.clone())
     }
 
     /// Adds a run that began at a time and has ended, unless its result may be of other files than
@@ -192,10 +193,9 @@ impl Kept<'_> {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn add(&self, case: &Case, seed: u64, begin: SystemTime, raw: Raw, told: &Told) -> Result<(), Failure> {
+    pub(super) fn add(&self, number: usize, begin: SystemTime, raw: Raw, told: &Told) -> Result<(), Failure> {
         if raw.has_failed() {
-            // The interrupt may be one of this process too: it comes at the same time.
-            thread::sleep(Duration::from_millis(100));
+            interrupt::await_own();
         }
         if raw.was_cut() || interrupt::is_asked() {
             return Ok(());
@@ -204,13 +204,13 @@ impl Kept<'_> {
         // A device is none of them.
         let loaded = loaded.filter(|path| !path.exists() || path.is_file());
         let mut files = BTreeMap::new();
-        for path in loaded.chain(started(&self.exec.program[0])) {
+        for path in loaded.chain(self.started.clone()) {
             match self.digest(&path) {
                 Some((digest, changed)) if changed < begin => _ = files.insert(path, digest),
                 _ => return Ok(()),
             }
         }
-        self.file.add(&Finished { key: self.exec.key(case, seed)?, raw, files })
+        self.file.add(&Finished { key: self.keys[number].clone(), raw, files })
     }
 
     /// Returns the digest of a file, and when it was changed; none if it cannot be read.
