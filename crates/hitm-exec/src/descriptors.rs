@@ -1,6 +1,6 @@
 //! Making, copying and setting up descriptors: pipes, pairs of sockets, `dup`, `fcntl`.
 
-use std::ffi::{c_int, c_uint, c_ulong};
+use std::ffi::{c_int, c_ulong};
 use std::rc::Rc;
 
 use hitm_machine::Simulated;
@@ -8,17 +8,18 @@ use hitm_memory::{PathCost, Platform};
 use libc::EINVAL;
 
 use crate::access::enter_call;
+use crate::epoll::Epoll;
 use crate::files::{Object, Open};
 use crate::locks::fail;
 use crate::native::native;
-use crate::polls::{Epoll, Event};
+use crate::sockets::Socket;
 use crate::start::{refuse_call, shared};
 use crate::streams::Stream;
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
 
 /// Begins a call of the program.
-fn begin<R>(thread: &'static Thread, f: impl FnOnce() -> R) -> R {
+pub(crate) fn begin<R>(thread: &'static Thread, f: impl FnOnce() -> R) -> R {
     on_host(|| {
         enter_call(thread);
         Simulated::charge(PathCost::SystemCall);
@@ -76,60 +77,9 @@ unsafe extern "C" fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pla
         refuse_call("socketpair", "only AF_UNIX, SOCK_STREAM is simulated", "use that, or a pipe");
     }
     let is_impatient = kind & libc::SOCK_NONBLOCK != 0;
-    let (one, other) = begin(thread, || {
-        let (there, back) = (Stream::new(true), Stream::new(true));
-        (
-            Open::new(Object::Socket(back.clone(), there.clone()), is_impatient),
-            Open::new(Object::Socket(there, back), is_impatient),
-        )
-    });
-    give_two(place, &one, &other)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    match thread::current() {
-        // SAFETY: the program's own call: its duty.
-        None => unsafe { native!(fn socket(c_int, c_int, c_int) -> c_int)(domain, kind, protocol) },
-        Some(_) => refuse_call(
-            "socket",
-            "what it leads to is another process, which is not simulated",
-            "run both sides as threads of one program, with socketpair or pipes",
-        ),
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn shutdown(file: c_int, how: c_int) -> c_int {
-    let open = thread::current().and_then(|thread| Some((thread, on_host(|| shared().files.get(file))?)));
-    let Some((thread, open)) = open else {
-        // SAFETY: the program's own call: its duty.
-        return unsafe { native!(fn shutdown(c_int, c_int) -> c_int)(file, how) };
-    };
-    let Object::Socket(reads, writes) = &open.object else { return fail(libc::ENOTSOCK) };
-    begin(thread, || {
-        if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
-            reads.close(true);
-        }
-        if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
-            writes.close(false);
-        }
-    });
-    0
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
-    let Some(thread) = thread::current() else {
-        // SAFETY: the program's own call: its duty.
-        return unsafe { native!(fn eventfd(c_uint, c_int) -> c_int)(value, flags) };
-    };
-    if flags & !(libc::EFD_SEMAPHORE | libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) != 0 {
-        return fail(EINVAL);
-    }
-    let is_impatient = flags & libc::EFD_NONBLOCK != 0;
-    let event = begin(thread, || Event::new(value.into(), flags & libc::EFD_SEMAPHORE != 0));
-    shared().files.add(&Open::new(Object::Event(event), is_impatient))
+    let (one, other) = begin(thread, Socket::pair);
+    let open = |socket| Open::new(Object::Socket(socket), is_impatient);
+    give_two(place, &open(one), &open(other))
 }
 
 #[unsafe(no_mangle)]
@@ -138,7 +88,7 @@ unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
         // SAFETY: the program's own call: its duty.
         return unsafe { native!(fn epoll_create1(c_int) -> c_int)(flags) };
     };
-    let epoll = begin(thread, Epoll::default);
+    let epoll = begin(thread, Epoll::new);
     shared().files.add(&Open::new(Object::Epoll(epoll), false))
 }
 
@@ -167,7 +117,6 @@ macro_rules! refused_descriptors {
 }
 
 refused_descriptors! {
-    timerfd_create(clock: c_int, flags: c_int), "use timer_create, or the time of poll";
     signalfd(file: c_int, set: usize, flags: c_int), "use sigwait";
     inotify_init1(flags: c_int), "run it without";
 }
@@ -199,6 +148,17 @@ unsafe extern "C" fn dup2(file: c_int, number: c_int) -> c_int {
         begin(thread, || shared().files.replace(number, open.as_ref().map(|(_, open)| open)));
     }
     result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup3(file: c_int, number: c_int, flags: c_int) -> c_int {
+    if thread::current().is_none() || file == number {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn dup3(c_int, c_int, c_int) -> c_int)(file, number, flags) };
+    }
+    // It would close when another program starts, which is refused.
+    // SAFETY: as above.
+    unsafe { dup2(file, number) }
 }
 
 #[unsafe(no_mangle)]
@@ -250,8 +210,12 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: usize) -> c_
             open.is_impatient.set(unsafe { *place } != 0);
             0
         }
-        (libc::FIONREAD, Object::Reads(stream) | Object::Socket(stream, _)) => {
-            let waiting = begin(thread, || stream.waiting());
+        (libc::FIONREAD, Object::Reads(_) | Object::Socket(_)) => {
+            let waiting = begin(thread, || match &open.object {
+                Object::Reads(stream) => stream.waiting(),
+                Object::Socket(socket) => socket.streams().map_or(0, |(reads, _)| reads.waiting()),
+                _ => 0,
+            });
             // SAFETY: the program's argument.
             unsafe { *place = waiting as c_int };
             0

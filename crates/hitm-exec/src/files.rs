@@ -11,13 +11,16 @@ use libc::{EBADF, EINVAL};
 use rustc_hash::FxHashMap;
 
 use crate::access::{enter_call, store_lines};
+use crate::epoll::{Epoll, Item};
+use crate::eventfd::Event;
 use crate::locks::fail;
 use crate::native::native;
-use crate::polls::{Epoll, Event};
-use crate::start::{refuse_call, shared};
+use crate::sockets::Socket;
+use crate::start::shared;
 use crate::streams::{Call, Stream};
 use crate::sysfs::StandIn;
 use crate::thread::{self, Thread, system_call};
+use crate::timers::TimerFile;
 use crate::tls::on_host;
 use crate::{random, signals};
 
@@ -29,12 +32,14 @@ pub(crate) enum Object {
     Reads(Rc<Stream>),
     /// The writing end of a pipe.
     Writes(Rc<Stream>),
-    /// An end of a pair of sockets: what it reads from and what it writes to.
-    Socket(Rc<Stream>, Rc<Stream>),
+    /// A socket.
+    Socket(Socket),
     /// An `eventfd`.
     Event(Event),
+    /// A `timerfd`.
+    Timer(TimerFile),
     /// An `epoll`.
-    Epoll(Epoll),
+    Epoll(Rc<Epoll>),
 }
 
 /// An open file: several descriptors may lead to it.
@@ -42,12 +47,29 @@ pub(crate) struct Open {
     pub(crate) object: Object,
     /// Whether its calls do not wait (`O_NONBLOCK`).
     pub(crate) is_impatient: Cell<bool>,
+    /// Where it is in an `epoll`.
+    pub(crate) items: RefCell<Vec<Rc<Item>>>,
     descriptors: Cell<usize>,
 }
 
 impl Open {
     pub(crate) fn new(object: Object, is_impatient: bool) -> Rc<Self> {
-        Rc::new(Self { object, is_impatient: Cell::new(is_impatient), descriptors: Cell::new(0) })
+        let (is_impatient, items, descriptors) = (Cell::new(is_impatient), RefCell::default(), Cell::new(0));
+        Rc::new(Self { object, is_impatient, items, descriptors })
+    }
+
+    /// Nothing leads to it any more. In the kernel.
+    pub(crate) fn close(&self) {
+        let items = self.items.take();
+        items.iter().for_each(Item::remove);
+        match &self.object {
+            Object::Random | Object::Event(_) => {}
+            Object::Reads(stream) => stream.close(true),
+            Object::Writes(stream) => stream.close(false),
+            Object::Socket(socket) => socket.close(),
+            Object::Timer(timer) => timer.close(),
+            Object::Epoll(epoll) => epoll.close(),
+        }
     }
 }
 
@@ -92,15 +114,7 @@ impl Files {
         let Some(open) = removed else { return };
         open.descriptors.set(open.descriptors.get() - 1);
         if open.descriptors.get() == 0 {
-            system_call(|| match &open.object {
-                Object::Reads(stream) => stream.close(true),
-                Object::Writes(stream) => stream.close(false),
-                Object::Socket(reads, writes) => {
-                    reads.close(true);
-                    writes.close(false);
-                }
-                Object::Random | Object::Event(_) | Object::Epoll(_) => {}
-            });
+            system_call(|| open.close());
         }
     }
 }
@@ -222,7 +236,7 @@ stats! {
 ///
 /// # Errors
 /// An error number.
-fn read_from(open: &Open, call: Call, buffer: usize, bytes: usize) -> Result<usize, c_int> {
+pub(crate) fn read_from(open: &Open, call: Call, buffer: usize, bytes: usize) -> Result<usize, c_int> {
     match &open.object {
         Object::Random => {
             // SAFETY: the program's buffer.
@@ -230,7 +244,12 @@ fn read_from(open: &Open, call: Call, buffer: usize, bytes: usize) -> Result<usi
             store_lines(buffer, bytes, call.pc);
             Ok(bytes)
         }
-        Object::Reads(stream) | Object::Socket(stream, _) => stream.read(call, buffer, bytes),
+        Object::Reads(stream) => stream.read(call, buffer, bytes),
+        Object::Socket(socket) => {
+            let call = Call { until: socket.options.read_until(), ..call };
+            socket.streams()?.0.read(call, buffer, bytes)
+        }
+        Object::Timer(timer) => timer.read(call, buffer, bytes),
         Object::Event(event) => event.read(call, buffer, bytes),
         Object::Writes(_) => Err(EBADF),
         Object::Epoll(_) => Err(EINVAL),
@@ -241,26 +260,30 @@ fn read_from(open: &Open, call: Call, buffer: usize, bytes: usize) -> Result<usi
 ///
 /// # Errors
 /// An error number.
-fn write_to(open: &Open, call: Call, buffer: usize, bytes: usize, is_quiet: bool) -> Result<usize, c_int> {
+pub(crate) fn write_to(open: &Open, call: Call, buffer: usize, bytes: usize, is_quiet: bool) -> Result<usize, c_int> {
+    let broken = |written| {
+        if written == Err(libc::EPIPE) && !is_quiet {
+            signals::send_broken_pipe(call.thread);
+        }
+        written
+    };
     match &open.object {
-        Object::Writes(stream) | Object::Socket(_, stream) => {
-            let written = stream.write(call, buffer, bytes);
-            if written == Err(libc::EPIPE) && !is_quiet {
-                signals::send_broken_pipe(call.thread);
-            }
-            written
+        Object::Writes(stream) => broken(stream.write(call, buffer, bytes)),
+        Object::Socket(socket) => {
+            let call = Call { until: socket.options.write_until(), ..call };
+            broken(socket.streams()?.1.write(call, buffer, bytes))
         }
         Object::Event(event) => event.write(call, buffer, bytes),
         // What is written there is mixed in, which no program can tell.
         Object::Random => Ok(bytes),
         Object::Reads(_) => Err(EBADF),
-        Object::Epoll(_) => Err(EINVAL),
+        Object::Timer(_) | Object::Epoll(_) => Err(EINVAL),
     }
 }
 
 /// The open file that a call of the program names, if it is simulated; else the stores of the
 /// caller take effect, since the host's kernel looks at its memory.
-fn simulated(file: c_int) -> Option<(&'static Thread, Rc<Open>)> {
+pub(crate) fn simulated(file: c_int) -> Option<(&'static Thread, Rc<Open>)> {
     let thread = thread::current()?;
     on_host(|| {
         let open = shared().files.get(file);
@@ -275,7 +298,7 @@ fn simulated(file: c_int) -> Option<(&'static Thread, Rc<Open>)> {
 }
 
 /// Runs a call on a simulated file. On the program's side.
-fn on_file(
+pub(crate) fn on_file(
     (thread, open): (&'static Thread, Rc<Open>),
     waits: bool,
     pc: usize,
@@ -285,7 +308,7 @@ fn on_file(
     let done = on_host(|| {
         enter_call(thread);
         Simulated::charge(PathCost::SystemCall);
-        f(&open, Call { thread, waits: waits && !open.is_impatient.get(), pc })
+        f(&open, Call { thread, waits: waits && !open.is_impatient.get(), until: None, pc })
     });
     thread.end_call();
     signals::deliver_due(thread);
@@ -310,39 +333,8 @@ pub(crate) unsafe extern "C" fn hitm_write(file: c_int, buffer: usize, bytes: us
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_recv(file: c_int, buffer: usize, bytes: usize, flags: c_int, pc: usize) -> isize {
-    match simulated(file) {
-        // SAFETY: the program's own call: its duty.
-        None => unsafe { native!(fn recv(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
-        Some(open) => {
-            if flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
-                refuse_call("recv", "it has a flag that is not simulated", "use MSG_DONTWAIT or none");
-            }
-            let waits = flags & libc::MSG_DONTWAIT == 0;
-            on_file(open, waits, pc, |open, call| read_from(open, call, buffer, bytes))
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_send(file: c_int, buffer: usize, bytes: usize, flags: c_int, pc: usize) -> isize {
-    match simulated(file) {
-        // SAFETY: the program's own call: its duty.
-        None => unsafe { native!(fn send(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
-        Some(open) => {
-            if flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
-                refuse_call("send", "it has a flag that is not simulated", "use MSG_DONTWAIT, MSG_NOSIGNAL or none");
-            }
-            let is_quiet = flags & libc::MSG_NOSIGNAL != 0;
-            let waits = flags & libc::MSG_DONTWAIT == 0;
-            on_file(open, waits, pc, |open, call| write_to(open, call, buffer, bytes, is_quiet))
-        }
-    }
-}
-
 /// Reads or writes several buffers one after the other, until one is not done whole.
-fn vectored(
+pub(crate) fn vectored(
     open: &Open,
     call: Call,
     parts: *const libc::iovec,

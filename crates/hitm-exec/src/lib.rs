@@ -27,7 +27,9 @@
 //! | [`pace`] | how long instructions between accesses take |
 //! | [`ids`], [`classes`] | processes and threads, policies and priorities |
 //! | [`signals`], [`timers`] | signals, which are delivered at calls |
-//! | [`files`], [`descriptors`], [`streams`], [`polls`] | pipes, sockets, `eventfd`, and waiting for them |
+//! | [`files`], [`descriptors`], [`streams`], [`eventfd`] | descriptors, pipes, pairs of sockets |
+//! | [`sockets`], [`addresses`], [`options`], [`messages`] | sockets that listen and connect |
+//! | [`polls`], [`epoll`], [`watchers`] | waiting for one of several files |
 //! | [`rseq`], [`membarrier`] | ids from the kernel, restarts, and fences of other CPUs |
 //! | [`sysfs`] | the system's files about its CPUs |
 //! | [`shared_memory`] | objects of shared memory |
@@ -43,6 +45,7 @@
 static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 
 mod access;
+mod addresses;
 mod arguments;
 mod arranged;
 mod assembly;
@@ -52,6 +55,8 @@ mod classes;
 mod clock;
 mod cpus;
 mod descriptors;
+mod epoll;
+mod eventfd;
 mod files;
 mod frames;
 mod futex;
@@ -61,9 +66,11 @@ mod last;
 mod leave;
 mod locks;
 mod membarrier;
+mod messages;
 mod mutex;
 mod native;
 mod once;
+mod options;
 mod pace;
 mod pi;
 mod place;
@@ -76,6 +83,7 @@ mod rseq;
 mod setting;
 mod shared_memory;
 mod signals;
+mod sockets;
 mod start;
 mod streams;
 mod strings;
@@ -86,3 +94,4 @@ mod thread;
 mod timers;
 mod tls;
 mod turn;
+mod watchers;

@@ -1,206 +1,76 @@
-//! Waiting for one of several descriptors: `poll`, `select`, `epoll`; and the counter `eventfd`.
+//! Waiting for one of several descriptors by `poll` and `select`. [`epoll`](crate::epoll) is another
+//! file.
 //!
 //! A thread that waits is a watcher of each file, and looks at all again when one of them changes.
 //! Descriptors of the host are asked once, without waiting; a call that could only be ended by them
 //! is refused.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_int, c_short};
 use std::rc::Rc;
 
 use hitm_machine::Simulated;
-use hitm_memory::{Described, Field, Lock, PathCost, Placed, Platform, Time};
-use libc::{
-    EAGAIN, EBADF, EEXIST, EINVAL, ENOENT, POLLERR, POLLHUP, POLLIN, POLLOUT, epoll_event, fd_set, pollfd, timespec,
-    timeval,
-};
+use hitm_memory::{PathCost, Platform, Time};
+use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, fd_set, pollfd, timespec, timeval};
 
-use crate::access::{poke, store_lines};
 use crate::clock;
 use crate::files::{Object, Open};
 use crate::locks::{call, failed, or_failed};
 use crate::native::native;
 use crate::signals;
 use crate::start::{refuse_call, shared};
-use crate::streams::{Call, Ready, in_kernel, leave, sleep, wake};
+use crate::streams::{Stream, in_kernel, sleep};
 use crate::thread::Thread;
+use crate::watchers::Watcher;
 
-/// What the lock of an `eventfd` protects.
-struct Count {
-    value: u64,
-    readers: VecDeque<&'static Thread>,
-    writers: VecDeque<&'static Thread>,
-    watchers: Vec<&'static Thread>,
+/// The bit of an event, if it is there.
+fn bit(event: c_short, is_there: bool) -> c_short {
+    if is_there { event } else { 0 }
 }
 
-#[repr(C)]
-struct Counter(Lock<Simulated, Count>);
-
-impl Described for Counter {
-    const OBJECT: &'static str = "eventfd";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects the count, which is on its line")]
-    }
-}
-
-/// An `eventfd`.
-pub(crate) struct Event {
-    counter: Placed<Simulated, Counter>,
-    is_semaphore: bool,
-}
-
-/// The size of what is read from and written to an `eventfd`.
-const COUNT: usize = size_of::<u64>();
-
-impl Event {
-    pub(crate) fn new(value: u64, is_semaphore: bool) -> Self {
-        let (readers, writers, watchers) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        let count = Count { value, readers, writers, watchers };
-        Self { counter: Placed::new(Counter(Lock::new(count)), None, None), is_semaphore }
-    }
-
-    /// Takes the count, or 1 of it.
-    ///
-    /// # Errors
-    /// `EINVAL` for a short buffer, `EAGAIN`, `EINTR`.
-    pub(crate) fn read(&self, call: Call, buffer: usize, bytes: usize) -> Result<usize, c_int> {
-        if bytes < COUNT {
-            return Err(EINVAL);
-        }
-        loop {
-            let taken = in_kernel(|| {
-                let mut count = self.counter.0.lock();
-                leave(&mut count.readers, call.thread);
-                if count.value == 0 {
-                    if call.waits {
-                        count.readers.push_back(call.thread);
-                    }
-                    return None;
-                }
-                let taken = if self.is_semaphore { 1 } else { count.value };
-                count.value -= taken;
-                let writers = std::mem::take(&mut count.writers);
-                let watchers = count.watchers.clone();
-                drop(count);
-                wake(writers.into_iter().chain(watchers));
-                Some(taken)
-            });
-            match taken {
-                Some(taken) => {
-                    // Memory has it at once: the buffer may be on the program's stack, where the
-                    // caller's next function puts something else.
-                    store_lines(buffer, COUNT, call.pc);
-                    poke(buffer, COUNT, taken.into());
-                    return Ok(COUNT);
-                }
-                None if call.waits => sleep(call.thread, None, "an eventfd")?,
-                None => return Err(EAGAIN),
-            }
-        }
-    }
-
-    /// Adds to the count.
-    ///
-    /// # Errors
-    /// `EINVAL` for a short buffer or the highest number, `EAGAIN`, `EINTR`.
-    pub(crate) fn write(&self, call: Call, buffer: usize, bytes: usize) -> Result<usize, c_int> {
-        if bytes < COUNT {
-            return Err(EINVAL);
-        }
-        let more = crate::access::load_on_host(buffer, COUNT, call.pc) as u64;
-        if more == u64::MAX {
-            return Err(EINVAL);
-        }
-        loop {
-            let fits = in_kernel(|| {
-                let mut count = self.counter.0.lock();
-                leave(&mut count.writers, call.thread);
-                let sum = count.value.checked_add(more).filter(|&sum| sum < u64::MAX);
-                let Some(sum) = sum else {
-                    if call.waits {
-                        count.writers.push_back(call.thread);
-                    }
-                    return false;
-                };
-                count.value = sum;
-                // Each reader looks whether something is left for it.
-                let readers = if sum > 0 { std::mem::take(&mut count.readers) } else { VecDeque::new() };
-                let watchers = count.watchers.clone();
-                drop(count);
-                wake(readers.into_iter().chain(watchers));
-                true
-            });
-            match fits {
-                true => return Ok(COUNT),
-                false if call.waits => sleep(call.thread, None, "an eventfd")?,
-                false => return Err(EAGAIN),
-            }
-        }
-    }
-
-    fn ready(&self, watcher: Option<&'static Thread>) -> Ready {
-        let mut count = self.counter.0.lock();
-        count.watchers.extend(watcher);
-        Ready { reads: count.value > 0, writes: count.value < u64::MAX - 1, ..Ready::default() }
-    }
-
-    fn unwatch(&self, thread: &Thread) {
-        self.counter.0.lock().watchers.retain(|other| !std::ptr::eq(*other, thread));
-    }
-}
-
-/// The events of `poll` on an open file.
-fn events_of(open: &Open, watcher: Option<&'static Thread>) -> c_short {
-    let end = |ready: Ready, reads: bool, writes: bool| {
-        let mut events = 0;
-        if reads && ready.reads {
-            events |= POLLIN;
-        }
-        if writes && ready.writes {
-            events |= POLLOUT;
-        }
-        events
-    };
-    match &open.object {
+/// The events of `poll` at an open file: the low ones of `epoll`. `watcher` is told when they may
+/// have changed, until [`unwatch`].
+pub(crate) fn events_of(open: &Open, watcher: Option<&Watcher>) -> c_int {
+    let events = match &open.object {
         Object::Random => POLLIN | POLLOUT,
         Object::Reads(stream) => {
-            let ready = stream.ready(watcher);
-            let bytes = stream.waiting() > 0;
+            let ready = stream.reading(watcher);
             // At the end there is nothing to read, which is told apart.
-            (if bytes { POLLIN } else { 0 }) | if ready.is_ended { POLLHUP } else { 0 }
+            bit(POLLIN, ready.has_bytes) | bit(POLLHUP, ready.is_ended)
         }
         Object::Writes(stream) => {
-            let ready = stream.ready(watcher);
-            end(ready, false, true) | if ready.is_deaf { POLLERR } else { 0 }
+            let ready = stream.writing(watcher);
+            bit(POLLOUT, ready.has_room) | bit(POLLERR, ready.is_deaf)
         }
-        Object::Socket(reads, writes) => {
-            let (from, to) = (reads.ready(watcher), writes.ready(watcher));
-            let is_over = from.is_ended && to.is_deaf;
-            end(from, true, false) | end(to, false, true) | if is_over { POLLHUP } else { 0 }
+        Object::Socket(socket) => socket.events(watcher),
+        Object::Event(event) => {
+            let (reads, writes) = event.ready(watcher);
+            bit(POLLIN, reads) | bit(POLLOUT, writes)
         }
-        Object::Event(event) => end(event.ready(watcher), true, true),
-        Object::Epoll(epoll) => {
-            if epoll.look(watcher).is_empty() {
-                0
-            } else {
-                POLLIN
-            }
-        }
-    }
+        Object::Timer(timer) => bit(POLLIN, timer.ready(watcher)),
+        Object::Epoll(epoll) => bit(POLLIN, epoll.has_events(watcher)),
+    };
+    events.into()
 }
 
-fn unwatch(open: &Open, thread: &'static Thread) {
+/// The events of a socket with these two streams. One of this machine's own is closed as a whole
+/// when its peer is; one of the Internet has still a way there.
+pub(crate) fn events_of_both(reads: &Stream, writes: &Stream, is_local: bool, watcher: Option<&Watcher>) -> c_short {
+    let (from, to) = (reads.reading(watcher), writes.writing(watcher));
+    let is_over = from.is_ended && (to.is_shut || is_local && to.is_deaf);
+    bit(POLLIN, from.has_bytes || from.is_ended)
+        | bit(POLLRDHUP, from.is_ended)
+        | bit(POLLOUT, to.has_room)
+        | bit(POLLHUP, is_over)
+}
+
+pub(crate) fn unwatch(open: &Open, watcher: &Watcher) {
     match &open.object {
         Object::Random => {}
-        Object::Reads(stream) | Object::Writes(stream) => stream.unwatch(thread),
-        Object::Socket(one, other) => {
-            one.unwatch(thread);
-            other.unwatch(thread);
-        }
-        Object::Event(event) => event.unwatch(thread),
-        Object::Epoll(epoll) => epoll.opened().for_each(|open| unwatch(&open, thread)),
+        Object::Reads(stream) | Object::Writes(stream) => stream.unwatch(watcher),
+        Object::Socket(socket) => socket.unwatch(watcher),
+        Object::Event(event) => event.unwatch(watcher),
+        Object::Timer(timer) => timer.unwatch(watcher),
+        Object::Epoll(epoll) => epoll.unwatch(watcher),
     }
 }
 
@@ -209,17 +79,17 @@ fn wait_for<T>(
     thread: &'static Thread,
     files: &[Rc<Open>],
     until: Option<Time>,
-    mut look: impl FnMut(Option<&'static Thread>) -> Option<T>,
+    mut look: impl FnMut(Option<&Watcher>) -> Option<T>,
 ) -> Result<Option<T>, c_int> {
+    let watcher = Watcher::Thread(thread);
     loop {
         let is_over = until.is_some_and(|until| until <= Simulated::now());
-        let watcher = Some(thread).filter(|_| !is_over);
-        let found = in_kernel(|| look(watcher));
+        let found = in_kernel(|| look(Some(&watcher).filter(|_| !is_over)));
         if is_over {
             return Ok(found);
         }
         let slept = if found.is_none() { sleep(thread, until, "one of several descriptors") } else { Ok(()) };
-        in_kernel(|| files.iter().for_each(|open| unwatch(open, thread)));
+        in_kernel(|| files.iter().for_each(|open| unwatch(open, &watcher)));
         if found.is_some() {
             return Ok(found);
         }
@@ -245,7 +115,7 @@ fn poll_all(thread: &'static Thread, name: &str, all: &mut [pollfd], until: Opti
         let mut count = 0;
         for (one, open) in all.iter_mut().zip(&open) {
             one.revents = match open {
-                Some(open) => events_of(open, watcher) & (one.events | POLLERR | POLLHUP),
+                Some(open) => events_of(open, watcher) as c_short & (one.events | POLLERR | POLLHUP),
                 None if one.fd < 0 => 0,
                 None => of_host(one.fd, one.events),
             };
@@ -266,7 +136,8 @@ fn poll_all(thread: &'static Thread, name: &str, all: &mut [pollfd], until: Opti
     }
 }
 
-fn after_millis(millis: c_int) -> Option<Time> {
+/// The end of a time that a call was given in milliseconds; none if it is negative.
+pub(crate) fn after_millis(millis: c_int) -> Option<Time> {
     let millis = u64::try_from(millis).ok()?;
     Some(Simulated::now() + clock::scaled(millis * 1_000_000))
 }
@@ -286,6 +157,13 @@ unsafe extern "C" fn poll(all: *mut pollfd, count: u64, millis: c_int) -> c_int 
         // SAFETY: the program's argument.
         poll_all(thread, "poll", unsafe { array(all, count) }, after_millis(millis))
     }))
+}
+
+/// The form that checks the array's size.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __poll_chk(all: *mut pollfd, count: u64, millis: c_int, _bytes: usize) -> c_int {
+    // SAFETY: the program's own call: its duty.
+    unsafe { poll(all, count, millis) }
 }
 
 #[unsafe(no_mangle)]
@@ -352,130 +230,5 @@ unsafe extern "C" fn select(
             Simulated::now() + clock::scaled(micros * 1_000)
         });
         select_all(thread, count, [reads, writes, others], until)
-    }))
-}
-
-/// An `epoll`: the descriptors that it watches, with events and what the program wants to be told.
-/// Its own list is the host's memory: its lock is not simulated.
-#[derive(Default)]
-pub(crate) struct Epoll(RefCell<BTreeMap<c_int, Watched>>);
-
-/// The events, what is told, and the file.
-type Watched = (u32, u64, Rc<Open>);
-
-impl Epoll {
-    fn opened(&self) -> impl Iterator<Item = Rc<Open>> {
-        let all: Vec<Rc<Open>> = self.0.borrow().values().map(|(.., open)| open.clone()).collect();
-        all.into_iter()
-    }
-
-    /// The descriptors that have events, with these.
-    fn look(&self, watcher: Option<&'static Thread>) -> Vec<(c_int, u32, u64)> {
-        let all: Vec<_> = self.0.borrow().iter().map(|(&file, one)| (file, one.clone())).collect();
-        let seen = all.into_iter().map(|(file, (events, data, open))| {
-            // The low events are those of `poll`. One that was told once has none left.
-            let now = events_of(&open, watcher) as u32 & (events | (POLLERR | POLLHUP) as u32);
-            (file, if events & !ONCE == 0 { 0 } else { now }, data)
-        });
-        seen.filter(|&(_, events, _)| events != 0).collect()
-    }
-}
-
-/// `EPOLLONESHOT` and `EPOLLET`.
-const ONCE: u32 = 1 << 30;
-const EDGES: u32 = 1 << 31;
-
-fn with_epoll<R>(file: c_int, f: impl FnOnce(&Epoll) -> Result<R, c_int>) -> Result<R, c_int> {
-    let open = shared().files.get(file).ok_or(EBADF)?;
-    match &open.object {
-        Object::Epoll(epoll) => f(epoll),
-        _ => Err(EINVAL),
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, file: c_int, event: *const epoll_event) -> c_int {
-    let native = native!(fn epoll_ctl(c_int, c_int, c_int, *const epoll_event) -> c_int);
-    or_failed(call!(native(epoll, operation, file, event), |_thread| {
-        Simulated::charge(PathCost::SystemCall);
-        Simulated::settle();
-        let changed = with_epoll(epoll, |epoll| {
-            let Some(open) = shared().files.get(file) else {
-                refuse_call(
-                    "epoll_ctl",
-                    "its descriptor leads out of the program",
-                    "watch pipes, sockets or eventfds of the program's own",
-                );
-            };
-            let mut all = epoll.0.borrow_mut();
-            if operation == libc::EPOLL_CTL_DEL {
-                return all.remove(&file).map(|_| 0).ok_or(ENOENT);
-            }
-            // SAFETY: the program's argument.
-            let Some(event) = (unsafe { event.as_ref() }) else { return Err(libc::EFAULT) };
-            if event.events & EDGES != 0 {
-                refuse_call("epoll_ctl", "EPOLLET is not simulated", "watch levels, without it");
-            }
-            match (operation, all.contains_key(&file)) {
-                (libc::EPOLL_CTL_ADD, true) => return Err(EEXIST),
-                (libc::EPOLL_CTL_MOD, false) => return Err(ENOENT),
-                (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _) => {}
-                _ => return Err(EINVAL),
-            }
-            all.insert(file, (event.events, event.u64, open));
-            Ok(0)
-        });
-        changed.unwrap_or_else(failed)
-    }))
-}
-
-fn wait_for_epoll(
-    thread: &'static Thread,
-    epoll: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    until: Option<Time>,
-) -> Result<c_int, c_int> {
-    Simulated::charge(PathCost::SystemCall);
-    Simulated::settle();
-    let most = usize::try_from(most).ok().filter(|&most| most > 0).ok_or(EINVAL)?;
-    with_epoll(epoll, |epoll| {
-        let files: Vec<Rc<Open>> = epoll.opened().collect();
-        let look = |watcher| Some(epoll.look(watcher)).filter(|seen| !seen.is_empty());
-        let seen = wait_for(thread, &files, until, look)?.unwrap_or_default();
-        for (place, &(file, now, data)) in seen.iter().take(most).enumerate() {
-            // SAFETY: the program's array has so many places.
-            unsafe { events.wrapping_add(place).write_unaligned(epoll_event { events: now, u64: data }) };
-            if let Some(one) = epoll.0.borrow_mut().get_mut(&file).filter(|one| one.0 & ONCE != 0) {
-                one.0 = ONCE;
-            }
-        }
-        Ok(seen.len().min(most) as c_int)
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, millis: c_int) -> c_int {
-    let native = native!(fn epoll_wait(c_int, *mut epoll_event, c_int, c_int) -> c_int);
-    or_failed(call!(native(epoll, events, most, millis), |thread| {
-        wait_for_epoll(thread, epoll, events, most, after_millis(millis)).unwrap_or_else(failed)
-    }))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_pwait(
-    epoll: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    millis: c_int,
-    mask: *const u64,
-) -> c_int {
-    let native = native!(fn epoll_pwait(c_int, *mut epoll_event, c_int, c_int, *const u64) -> c_int);
-    or_failed(call!(native(epoll, events, most, millis, mask), |thread| {
-        // SAFETY: the program's argument: null or a set.
-        let mask = unsafe { mask.as_ref() };
-        signals::with_mask(thread, mask.copied(), || {
-            wait_for_epoll(thread, epoll, events, most, after_millis(millis)).unwrap_or_else(failed)
-        })
     }))
 }

@@ -27,6 +27,7 @@ use crate::pi::PiFutexes;
 use crate::setting::{Setting, has_fast_path};
 use crate::shared_memory::Names;
 use crate::signals::Signals;
+use crate::sockets::Sockets;
 use crate::thread::{self, Class, Start, Threads};
 use crate::timers::Timers;
 use crate::{clock, last, place, quick, random, report, rseq, tls};
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) frames: Frames,
     pub(crate) keys: Keys,
     pub(crate) files: Files,
+    pub(crate) sockets: Sockets,
     pub(crate) signals: Signals,
     pub(crate) timers: Timers,
     pub(crate) made: Names,
@@ -355,6 +357,7 @@ fn make(setting: &Setting) -> &'static Machine {
         frames: Frames::default(),
         keys: Keys::default(),
         files: Files::default(),
+        sockets: Sockets::default(),
         signals: Signals::default(),
         timers: Timers::default(),
         made: Names::default(),

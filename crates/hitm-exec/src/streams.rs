@@ -15,13 +15,16 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use hitm_machine::{Simulated, program};
-use hitm_memory::{Described, Field, LINE, Lock, LockGuard, Memory, Mode, Placed, PlacedSlice, PlainWord, Platform};
-use libc::{EAGAIN, EINTR, EPIPE};
+use hitm_memory::{
+    Described, Field, LINE, Lock, LockGuard, Memory, Mode, Placed, PlacedSlice, PlainWord, Platform, Time,
+};
+use libc::{EAGAIN, EINTR, EPIPE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP};
 
 use crate::access::{load_lines, settle_stores_to, store_lines};
 use crate::signals;
 use crate::start::shared;
 use crate::thread::{Thread, Wants};
+use crate::watchers::{Watcher, Watchers};
 
 const PAGE: usize = 4_096;
 
@@ -30,7 +33,7 @@ const PAGE: usize = 4_096;
 const CAPACITY: usize = 16 * PAGE;
 
 /// The most bytes that may be counted at the sending end of a socket: `net.core.wmem_default`.
-const LIMIT: usize = 212_992;
+pub(crate) const LIMIT: usize = 212_992;
 
 /// Of a socket's message, what is counted beside its bytes: Linux's `sk_buff`, and
 /// `skb_shared_info` behind the bytes, in whole lines. Both together have a power of two, at least
@@ -78,8 +81,9 @@ struct State {
     messages: VecDeque<Message>,
     readers: VecDeque<&'static Thread>,
     writers: VecDeque<&'static Thread>,
-    /// Those that poll it.
-    watchers: Vec<&'static Thread>,
+    /// Those that poll the end that reads, and the end that writes.
+    reading: Watchers,
+    writing: Watchers,
     has_reader: bool,
     has_writer: bool,
 }
@@ -120,7 +124,22 @@ impl Described for Sends {
 pub(crate) struct Call {
     pub(crate) thread: &'static Thread,
     pub(crate) waits: bool,
+    /// When it has waited long enough.
+    pub(crate) until: Option<Time>,
     pub(crate) pc: usize,
+}
+
+impl Call {
+    /// Waits until the thread is woken.
+    ///
+    /// # Errors
+    /// `EINTR` as [`sleep`]; `EAGAIN` if it has waited long enough before.
+    pub(crate) fn sleep(&self, what: &'static str) -> Result<(), c_int> {
+        if self.until.is_some_and(|until| until <= Simulated::now()) {
+            return Err(EAGAIN);
+        }
+        sleep(self.thread, self.until, what)
+    }
 }
 
 /// One direction.
@@ -144,11 +163,7 @@ pub(crate) fn in_kernel<R>(f: impl FnOnce() -> R) -> R {
 ///
 /// # Errors
 /// `EINTR` when a handler has run that does not let the call go on.
-pub(crate) fn sleep(
-    thread: &'static Thread,
-    until: Option<hitm_memory::Time>,
-    what: &'static str,
-) -> Result<(), c_int> {
+pub(crate) fn sleep(thread: &'static Thread, until: Option<Time>, what: &'static str) -> Result<(), c_int> {
     program::fence();
     thread.waits_for.set(what);
     thread.leave(Wants::Wake(until));
@@ -220,7 +235,7 @@ impl Stream {
             match step {
                 Ok(Some(step)) => done += step,
                 Ok(None) if call.waits => {
-                    if let Err(interrupted) = sleep(call.thread, None, "room in a pipe or socket") {
+                    if let Err(interrupted) = call.sleep("room in a pipe or socket") {
                         self.pass_on(call.thread);
                         return if done > 0 { Ok(done) } else { Err(interrupted) };
                     }
@@ -259,9 +274,9 @@ impl Stream {
         let reader = state.readers.pop_front();
         let has_page = state.written - state.read + PAGE <= CAPACITY;
         let writer = if has_page { state.writers.pop_front() } else { None };
-        let watchers = state.watchers.clone();
+        let watchers = state.reading.clone();
         drop(state);
-        wake(reader.into_iter().chain(writer).chain(watchers));
+        wake(reader.into_iter().chain(writer).chain(watchers.told(EPOLLIN)));
         Ok(Some(step))
     }
 
@@ -295,9 +310,9 @@ impl Stream {
         }
         state.bytes.extend(program_bytes(buffer, bytes));
         state.messages.push_back(Message { memory, bytes, read: 0 });
-        let (reader, watchers) = (state.readers.pop_front(), state.watchers.clone());
+        let (reader, watchers) = (state.readers.pop_front(), state.reading.clone());
         drop(state);
-        wake(reader.into_iter().chain(watchers));
+        wake(reader.into_iter().chain(watchers.told(EPOLLIN)));
         Ok(Some(bytes))
     }
 
@@ -314,9 +329,36 @@ impl Stream {
             });
             match read {
                 Some(read) => return Ok(read),
-                None if call.waits => sleep(call.thread, None, "bytes in a pipe or socket").inspect_err(|_| {
+                None if call.waits => call.sleep("bytes in a pipe or socket").inspect_err(|_| {
                     self.pass_on(call.thread);
                 })?,
+                None => return Err(EAGAIN),
+            }
+        }
+    }
+
+    /// Reads as [`Self::read`] does, and leaves the bytes where they are. They come from the state's
+    /// line alone.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn peek(&self, call: Call, buffer: usize, bytes: usize) -> Result<usize, c_int> {
+        settle_stores_to(buffer, bytes);
+        loop {
+            let read = in_kernel(|| {
+                let mut state = self.state();
+                let step = Self::begin_read(&mut state, call, bytes)?;
+                store_lines(buffer, step, call.pc);
+                give_program(buffer, state.bytes.iter().copied().take(step));
+                // Another reader may take what this one has left.
+                let reader = if state.bytes.is_empty() { None } else { state.readers.pop_front() };
+                drop(state);
+                wake(reader);
+                Some(step)
+            });
+            match read {
+                Some(read) => return Ok(read),
+                None if call.waits => call.sleep("bytes in a socket").inspect_err(|_| self.pass_on(call.thread))?,
                 None => return Err(EAGAIN),
             }
         }
@@ -363,9 +405,9 @@ impl Stream {
         let writer = if empties_page { state.writers.pop_front() } else { None };
         // Another reader goes on with what is left.
         let reader = if state.bytes.is_empty() { None } else { state.readers.pop_front() };
-        let watchers = if step > 0 { state.watchers.clone() } else { Vec::new() };
+        let watchers = if step > 0 { state.writing.clone() } else { Watchers::default() };
         drop(state);
-        wake(writer.into_iter().chain(reader).chain(watchers));
+        wake(writer.into_iter().chain(reader).chain(watchers.told(EPOLLOUT)));
         Some(step)
     }
 
@@ -404,27 +446,32 @@ impl Stream {
         let has_room = counts.bytes * 4 <= LIMIT;
         let writers = if has_room { std::mem::take(&mut counts.writers) } else { VecDeque::new() };
         drop(counts);
-        let watchers = if has_room { self.state().watchers.clone() } else { Vec::new() };
-        wake(writers.into_iter().chain(reader).chain(watchers));
+        let watchers = if has_room { self.state().writing.clone() } else { Watchers::default() };
+        wake(writers.into_iter().chain(reader).chain(watchers.told(EPOLLOUT)));
         Some(step)
     }
 
-    /// Whether bytes, or the end, can be read, and whether bytes could be written; then whether the
-    /// other end is closed. `watcher` is woken when this may have changed, until [`Self::unwatch`].
-    pub(crate) fn ready(&self, watcher: Option<&'static Thread>) -> Ready {
-        let has_room = self.sends.as_ref().is_none_or(|sends| sends.0.lock().bytes < LIMIT);
+    /// What its reading end finds. `watcher` is told when this may have changed, until
+    /// [`Self::unwatch`].
+    pub(crate) fn reading(&self, watcher: Option<&Watcher>) -> Reading {
         let mut state = self.state();
-        state.watchers.extend(watcher);
-        Ready {
-            reads: !state.bytes.is_empty() || !state.has_writer,
-            writes: has_room && state.written - state.read + PAGE <= CAPACITY,
-            is_ended: !state.has_writer,
-            is_deaf: !state.has_reader,
-        }
+        state.reading.add(watcher);
+        Reading { has_bytes: !state.bytes.is_empty(), is_ended: !state.has_writer }
     }
 
-    pub(crate) fn unwatch(&self, thread: &Thread) {
-        self.state().watchers.retain(|other| !std::ptr::eq(*other, thread));
+    /// The same of its writing end.
+    pub(crate) fn writing(&self, watcher: Option<&Watcher>) -> Writing {
+        let has_space = self.sends.as_ref().is_none_or(|sends| sends.0.lock().bytes < LIMIT);
+        let mut state = self.state();
+        state.writing.add(watcher);
+        let has_page = state.written - state.read + PAGE <= CAPACITY;
+        Writing { has_room: has_space && has_page, is_deaf: !state.has_reader, is_shut: !state.has_writer }
+    }
+
+    pub(crate) fn unwatch(&self, watcher: &Watcher) {
+        let mut state = self.state();
+        state.reading.remove(watcher);
+        state.writing.remove(watcher);
     }
 
     /// Bytes that wait to be read.
@@ -441,20 +488,31 @@ impl Stream {
             state.has_writer = false;
         }
         let (readers, writers) = (std::mem::take(&mut state.readers), std::mem::take(&mut state.writers));
-        let watchers = state.watchers.clone();
+        let (reading, writing) = (state.reading.clone(), state.writing.clone());
         drop(state);
         let senders = self.sends.as_ref().map(|sends| std::mem::take(&mut sends.0.lock().writers));
-        wake(readers.into_iter().chain(writers).chain(watchers).chain(senders.into_iter().flatten()));
+        let told = reading.told(EPOLLIN | EPOLLRDHUP | EPOLLHUP);
+        let told = told.into_iter().chain(writing.told(EPOLLOUT | EPOLLERR | EPOLLHUP));
+        wake(readers.into_iter().chain(writers).chain(told).chain(senders.into_iter().flatten()));
     }
 }
 
-/// See [`Stream::ready`].
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Ready {
-    pub(crate) reads: bool,
-    pub(crate) writes: bool,
+/// What [`Stream::reading`] finds.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) has_bytes: bool,
+    /// The writing end is closed.
     pub(crate) is_ended: bool,
+}
+
+/// What [`Stream::writing`] finds.
+#[derive(Clone, Copy)]
+pub(crate) struct Writing {
+    pub(crate) has_room: bool,
+    /// The reading end is closed.
     pub(crate) is_deaf: bool,
+    /// The writing end is closed.
+    pub(crate) is_shut: bool,
 }
 
 /// The bytes of the program's buffer.

@@ -72,6 +72,10 @@ with_caller! {
     "writev" => "hitm_writev", "rcx";
     "recv" => "hitm_recv", "r8";
     "send" => "hitm_send", "r8";
+    "recvmsg" => "hitm_recvmsg", "rcx";
+    "sendmsg" => "hitm_sendmsg", "rcx";
+    // In place of the buffer's size, which the C library would check.
+    "__read_chk" => "hitm_read", "rcx";
     "pthread_mutex_lock" => "hitm_mutex_lock", "rsi";
     "pthread_mutex_trylock" => "hitm_mutex_trylock", "rsi";
     "pthread_mutex_timedlock" => "hitm_mutex_timedlock", "rdx";
@@ -130,6 +134,37 @@ global_asm!(
     "sub rsp, 8",
     "call hitm_syscall",
     "add rsp, 56",
+    "ret",
+);
+
+// Of calls with six arguments the caller is the seventh, on the stack. The forms of the C library
+// that check the buffer's size have that as the fourth argument.
+global_asm!(
+    ".globl __recv_chk",
+    ".type __recv_chk, @function",
+    "__recv_chk:",
+    "mov rcx, r8",
+    "mov r8, [rsp]",
+    "jmp hitm_recv",
+    ".globl __recvfrom_chk",
+    ".type __recvfrom_chk, @function",
+    "__recvfrom_chk:",
+    "mov rcx, r8",
+    "mov r8, r9",
+    "mov r9, [rsp + 8]",
+    ".globl recvfrom",
+    ".type recvfrom, @function",
+    "recvfrom:",
+    "push [rsp]",
+    "call hitm_recvfrom",
+    "add rsp, 8",
+    "ret",
+    ".globl sendto",
+    ".type sendto, @function",
+    "sendto:",
+    "push [rsp]",
+    "call hitm_sendto",
+    "add rsp, 8",
     "ret",
 );
 

@@ -8,12 +8,13 @@ use libc::{EAGAIN, EINTR, EINVAL, ENOSYS, ETIMEDOUT};
 
 use crate::access::{enter_call, poke, update_on_host};
 use crate::cpus::sched_yield;
-use crate::descriptors::eventfd;
+use crate::eventfd::eventfd;
 use crate::futex::{self, Ended};
 use crate::locks::fail;
 use crate::native::native;
 use crate::processes::{ANOTHER, CHILD};
 use crate::signals::{self, tgkill};
+use crate::sockets::socket;
 use crate::start::{refuse_call, shared};
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
@@ -46,6 +47,10 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
             let flags = if number == libc::SYS_eventfd2 { b as c_int } else { 0 };
             // SAFETY: it is the call's own function.
             return unsafe { eventfd(a as c_uint, flags) }.into();
+        }
+        libc::SYS_socket => {
+            // SAFETY: it is the call's own function.
+            return unsafe { socket(a as c_int, b as c_int, c as c_int) }.into();
         }
         libc::SYS_sched_yield => {
             // SAFETY: it is the call's own function.
@@ -115,6 +120,17 @@ fn on_descriptor(number: c_long, &[file, buffer, bytes, ..]: &[usize; 6], pc: us
         | libc::SYS_recvfrom
         | libc::SYS_sendmsg
         | libc::SYS_recvmsg
+        | libc::SYS_bind
+        | libc::SYS_listen
+        | libc::SYS_connect
+        | libc::SYS_accept
+        | libc::SYS_accept4
+        | libc::SYS_getsockname
+        | libc::SYS_getpeername
+        | libc::SYS_setsockopt
+        | libc::SYS_getsockopt
+        | libc::SYS_timerfd_settime
+        | libc::SYS_timerfd_gettime
         | libc::SYS_shutdown
         | libc::SYS_ioctl => {
             let why = "a raw system call on a simulated pipe, socket, eventfd or epoll is not simulated";

@@ -1,5 +1,6 @@
-//! Timers of the program that send signals, in simulated time. The timer of the CPU that set one
-//! ends it, in the interrupt. `--sleep-scale` shortens lengths of time ([`clock`]).
+//! Timers of the program, in simulated time. They send signals, or are files (`timerfd`). The timer
+//! of the CPU that set one ends it, in the interrupt. `--sleep-scale` shortens lengths of time
+//! ([`clock`]).
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_uint, c_void};
@@ -13,21 +14,36 @@ use hitm_memory::{PathCost, Platform, Span, Time};
 use libc::{EINVAL, itimerspec, itimerval, timespec, timeval};
 
 use crate::clock::{self, NANOS};
-use crate::locks::{call, or_errno};
+use crate::descriptors::begin;
+use crate::eventfd::Event;
+use crate::files::{Object, Open};
+use crate::locks::{call, fail, failed, or_errno, or_failed};
 use crate::native::native;
 use crate::signals::{self, Sent};
 use crate::start::{refuse_call, shared};
-use crate::thread::Thread;
+use crate::streams::Call;
+use crate::thread::{self, Thread};
+use crate::watchers::Watcher;
+
+/// What a timer does when its time has come.
+enum Does {
+    Nothing,
+    /// Sends a signal.
+    Signal {
+        signal: c_int,
+        /// The thread that gets it; none for the process.
+        target: Option<&'static Thread>,
+        code: c_int,
+        number: c_int,
+        value: usize,
+    },
+    /// Adds how often it has expired.
+    Counts(Event),
+}
 
 /// A timer. It lives as long as the process.
 pub(crate) struct Timer {
-    number: c_int,
-    /// Its signal; none if it only counts.
-    signal: Option<c_int>,
-    /// The thread that gets the signal; none for the process.
-    target: Option<&'static Thread>,
-    code: c_int,
-    value: usize,
+    does: Does,
     /// Where it expires next; never if it is not set.
     next: Cell<Time>,
     interval: Cell<Span>,
@@ -58,19 +74,9 @@ impl Wake for Expiry {
 }
 
 impl Timer {
-    fn new(
-        signal: Option<c_int>,
-        target: Option<&'static Thread>,
-        code: c_int,
-        number: c_int,
-        value: usize,
-    ) -> &'static Self {
+    fn new(does: Does) -> &'static Self {
         Box::leak(Box::new(Self {
-            number,
-            signal,
-            target,
-            code,
-            value,
+            does,
             next: Cell::new(Time::NEVER),
             interval: Cell::new(Span::from_picos(0)),
             overrun: Cell::new(0),
@@ -88,6 +94,16 @@ impl Timer {
         let old = self.sleep.take();
         drop(old);
         self.arm();
+    }
+
+    /// Sets it as the program says.
+    fn set_as(&'static self, new: &itimerspec, is_time: bool) {
+        let at = match nanos(&new.it_value) {
+            0 => Time::NEVER,
+            _ if is_time => clock::time_of(&raw const new.it_value).unwrap_or(Time::NEVER),
+            nanos => Simulated::now() + clock::scaled(nanos),
+        };
+        self.set(at, clock::scaled(nanos(&new.it_interval)));
     }
 
     fn arm(&'static self) {
@@ -122,9 +138,13 @@ impl Timer {
             due + Span::from_picos(interval.as_picos() * (late + 1))
         });
         self.overrun.set(overrun);
-        if let Some(signal) = self.signal {
-            let sent = Sent { signal, code: self.code, from: self.number, overrun, value: self.value };
-            signals::send(self.target.filter(|target| !target.has_ended.get()), sent);
+        match &self.does {
+            Does::Nothing => {}
+            &Does::Signal { signal, target, code, number, value } => {
+                let sent = Sent { signal, code, from: number, overrun, value };
+                signals::send(target.filter(|target| !target.has_ended.get()), sent);
+            }
+            Does::Counts(event) => event.add(overrun as u64 + 1),
         }
     }
 
@@ -150,7 +170,8 @@ pub(crate) struct Timers {
 impl Timers {
     fn real(&self) -> &'static Timer {
         self.real.get().unwrap_or_else(|| {
-            let timer = Timer::new(Some(libc::SIGALRM), None, libc::SI_KERNEL, 0, 0);
+            let (signal, code) = (libc::SIGALRM, libc::SI_KERNEL);
+            let timer = Timer::new(Does::Signal { signal, target: None, code, number: 0, value: 0 });
             self.real.set(Some(timer));
             timer
         })
@@ -223,7 +244,7 @@ unsafe extern "C" fn getitimer(which: c_int, told: *mut itimerval) -> c_int {
 
 /// Of a `sigevent`: its value, signal, kind, and thread.
 #[repr(C)]
-struct Event {
+struct Wish {
     value: usize,
     signal: c_int,
     kind: c_int,
@@ -239,15 +260,17 @@ unsafe extern "C" fn timer_create(clock: c_int, event: *const c_void, place: *mu
             refuse_call("timer_create", "a timer of processor time is not simulated", "use CLOCK_MONOTONIC");
         }
         let number = shared().timers.all.borrow().len();
-        // SAFETY: the program's argument: null or an event, of which this is the beginning.
-        let (signal, target, value) = match unsafe { event.cast::<Event>().as_ref() } {
-            None => (Some(libc::SIGALRM), None, number),
-            Some(event) => match event.kind {
-                libc::SIGEV_SIGNAL => (Some(event.signal), None, event.value),
-                libc::SIGEV_NONE => (None, None, event.value),
+        let (code, own) = (libc::SI_TIMER, number as c_int);
+        let sends = |signal, target, value| Does::Signal { signal, target, code, number: own, value };
+        // SAFETY: the program's argument: null or a wish, of which this is the beginning.
+        let does = match unsafe { event.cast::<Wish>().as_ref() } {
+            None => sends(libc::SIGALRM, None, number),
+            Some(wish) => match wish.kind {
+                libc::SIGEV_SIGNAL => sends(wish.signal, None, wish.value),
+                libc::SIGEV_NONE => Does::Nothing,
                 libc::SIGEV_THREAD_ID => {
-                    let Some(target) = shared().threads.of_tid(event.tid) else { return EINVAL };
-                    (Some(event.signal), Some(target), event.value)
+                    let Some(target) = shared().threads.of_tid(wish.tid) else { return EINVAL };
+                    sends(wish.signal, Some(target), wish.value)
                 }
                 _ => refuse_call(
                     "timer_create",
@@ -256,7 +279,7 @@ unsafe extern "C" fn timer_create(clock: c_int, event: *const c_void, place: *mu
                 ),
             },
         };
-        let timer = Timer::new(signal, target, libc::SI_TIMER, number as c_int, value);
+        let timer = Timer::new(does);
         shared().timers.all.borrow_mut().push(timer);
         // SAFETY: the program's argument.
         unsafe { *place = number };
@@ -286,12 +309,7 @@ unsafe extern "C" fn timer_settime(number: usize, flags: c_int, new: &itimerspec
         Simulated::charge(PathCost::SystemCall);
         let Some(timer) = shared().timers.get(number) else { return EINVAL };
         tell(before, timer.left());
-        let at = match nanos(&new.it_value) {
-            0 => Time::NEVER,
-            _ if flags & libc::TIMER_ABSTIME != 0 => clock::time_of(&raw const new.it_value).unwrap_or(Time::NEVER),
-            nanos => Simulated::now() + clock::scaled(nanos),
-        };
-        timer.set(at, clock::scaled(nanos(&new.it_interval)));
+        timer.set_as(new, flags & libc::TIMER_ABSTIME != 0);
         0
     }))
 }
@@ -319,5 +337,78 @@ unsafe extern "C" fn timer_delete(number: usize) -> c_int {
         timer.set(Time::NEVER, Span::from_picos(0));
         timer.is_deleted.set(true);
         0
+    }))
+}
+
+/// The file of a timer.
+pub(crate) struct TimerFile(&'static Timer);
+
+impl TimerFile {
+    fn count(&self) -> &Event {
+        let Does::Counts(event) = &self.0.does else { unreachable!("the timer of a file counts") };
+        event
+    }
+
+    /// How often it has expired since it was read last.
+    ///
+    /// # Errors
+    /// As [`Event::read`].
+    pub(crate) fn read(&self, call: Call, buffer: usize, bytes: usize) -> Result<usize, c_int> {
+        self.count().read(call, buffer, bytes)
+    }
+
+    /// Whether it has expired. `watcher` is told when it does.
+    pub(crate) fn ready(&self, watcher: Option<&Watcher>) -> bool {
+        self.count().ready(watcher).0
+    }
+
+    pub(crate) fn unwatch(&self, watcher: &Watcher) {
+        self.count().unwatch(watcher);
+    }
+
+    /// Its last descriptor was closed.
+    pub(crate) fn close(&self) {
+        self.0.set(Time::NEVER, Span::from_picos(0));
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
+    let Some(thread) = thread::current() else {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn timerfd_create(c_int, c_int) -> c_int)(clock, flags) };
+    };
+    if flags & !(libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) != 0 {
+        return fail(EINVAL);
+    }
+    let timer = begin(thread, || Timer::new(Does::Counts(Event::new("timerfd", 0, false))));
+    shared().files.add(&Open::new(Object::Timer(TimerFile(timer)), flags & libc::TFD_NONBLOCK != 0))
+}
+
+/// Runs `f` with the timer of a descriptor.
+fn with_file(file: c_int, f: impl FnOnce(&TimerFile)) -> c_int {
+    Simulated::charge(PathCost::SystemCall);
+    let Some(open) = shared().files.get(file) else { return failed(libc::EBADF) };
+    let Object::Timer(timer) = &open.object else { return failed(EINVAL) };
+    f(timer);
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn timerfd_settime(file: c_int, flags: c_int, new: &itimerspec, before: *mut itimerspec) -> c_int {
+    let native = native!(fn timerfd_settime(c_int, c_int, &itimerspec, *mut itimerspec) -> c_int);
+    or_failed(call!(native(file, flags, new, before), |_thread| {
+        with_file(file, |timer| {
+            tell(before, timer.0.left());
+            timer.count().take_all();
+            timer.0.set_as(new, flags & libc::TFD_TIMER_ABSTIME != 0);
+        })
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn timerfd_gettime(file: c_int, told: *mut itimerspec) -> c_int {
+    or_failed(call!(native!(fn timerfd_gettime(c_int, *mut itimerspec) -> c_int)(file, told), |_thread| {
+        with_file(file, |timer| tell(told, timer.0.left()))
     }))
 }
