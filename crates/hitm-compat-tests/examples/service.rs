@@ -1,49 +1,64 @@
 //! A service with a critical and a batch tenant, on this runtime and on Tokio in turns, under the
 //! same load; prints the critical tenant's latencies. `cargo run --release -p hitm-compat-tests
-//! --features libraries --example service -- ROUNDS`, 3 by default.
+//! --features libraries --example service -- ROUNDS SECONDS CONNECTIONS PERIOD`. By default there
+//! are 3 rounds of 5 seconds, with 8 batch connections, and a critical request every 2000 us.
+//!
+//! `hitm exec` runs it on simulated machines: short rounds, and more connections for more CPUs.
 //!
 //! It measures the time from a request to its answer in a client thread of this process. The client
 //! threads compete with the service for the CPUs. It does not show a network.
 
 use std::io;
+use std::str::FromStr;
 use std::time::Duration;
 
 use hitm_compat_tests::load::{Load, Outcome, run};
 use hitm_compat_tests::on_hitm::Class;
 use hitm_compat_tests::{on_hitm, on_tokio};
 
-const LOAD: Load = Load { lasts: Duration::from_secs(5), period: Duration::from_millis(2), batch: 8 };
-
 /// A contender's name, and one round of it on so many CPUs.
-type Contender = (&'static str, fn(usize) -> io::Result<Outcome>);
+type Contender = (&'static str, fn(usize, Load) -> io::Result<Outcome>);
 
 const CONTENDERS: [Contender; 5] = [
-    ("hitm, real-time", |cpus| on_hitm(cpus, Class::RealTime)),
-    ("hitm, short turns", |cpus| on_hitm(cpus, Class::ShortTurns)),
-    ("hitm, apart", |cpus| on_hitm(cpus, Class::Apart)),
-    ("tokio", |cpus| on_tokio(cpus, false)),
-    ("tokio, apart", |cpus| on_tokio(cpus, true)),
+    ("hitm, real-time", |cpus, load| on_hitm(cpus, load, Class::RealTime)),
+    ("hitm, short turns", |cpus, load| on_hitm(cpus, load, Class::ShortTurns)),
+    ("hitm, apart", |cpus, load| on_hitm(cpus, load, Class::Apart)),
+    ("tokio", |cpus, load| on_tokio(cpus, load, false)),
+    ("tokio, apart", |cpus, load| on_tokio(cpus, load, true)),
 ];
 
-fn on_hitm(cpus: usize, class: Class) -> io::Result<Outcome> {
+fn on_hitm(cpus: usize, load: Load, class: Class) -> io::Result<Outcome> {
     let service = on_hitm::Service::start(cpus, class)?;
-    run(service.addresses, LOAD)
+    run(service.addresses, load)
 }
 
-fn on_tokio(cpus: usize, apart: bool) -> io::Result<Outcome> {
+fn on_tokio(cpus: usize, load: Load, apart: bool) -> io::Result<Outcome> {
     let service = on_tokio::Service::start(cpus, apart)?;
-    run(service.addresses, LOAD)
+    run(service.addresses, load)
+}
+
+/// An argument of the command, or what it is without.
+///
+/// # Panics
+/// When it is no such number.
+fn argument<T: FromStr>(place: usize, usual: T) -> T {
+    std::env::args().nth(place).map_or(usual, |word| {
+        word.parse()
+            .unwrap_or_else(|_| panic!("argument {place} is no number: {word}; give ROUNDS SECONDS CONNECTIONS PERIOD"))
+    })
 }
 
 fn main() -> io::Result<()> {
-    let rounds = std::env::args().nth(1).and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let rounds = argument(1, 3);
+    let lasts = Duration::try_from_secs_f64(argument(2, 5.0)).map_err(io::Error::other)?;
+    let load = Load { lasts, batch: argument(3, 8), period: Duration::from_micros(argument(4, 2_000)) };
     let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    println!("{cpus} CPUs, {} batch connections, a critical request every {:?}", LOAD.batch, LOAD.period);
+    println!("{cpus} CPUs, {} batch connections, a critical request every {:?}", load.batch, load.period);
     println!("critical tenant, us               p50       p90       p99     p99.9       max   batch/s");
     let mut sums = CONTENDERS.map(|_| Outcome::default());
     for round in 1..=rounds {
         for ((name, serve), sum) in CONTENDERS.iter().zip(&mut sums) {
-            let outcome = serve(cpus)?;
+            let outcome = serve(cpus, load)?;
             line(&format!("{name}, round {round}"), &outcome);
             sum.critical.extend(&outcome.critical);
             sum.batch_per_second += outcome.batch_per_second / f64::from(rounds);

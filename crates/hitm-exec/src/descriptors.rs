@@ -1,6 +1,6 @@
 //! Making, copying and setting up descriptors: pipes, pairs of sockets, `dup`, `fcntl`.
 
-use std::ffi::{c_int, c_ulong};
+use std::ffi::{c_int, c_uint, c_ulong};
 use std::rc::Rc;
 
 use hitm_machine::Simulated;
@@ -119,6 +119,30 @@ macro_rules! refused_descriptors {
 refused_descriptors! {
     signalfd(file: c_int, set: usize, flags: c_int), "use sigwait";
     inotify_init1(flags: c_int), "run it without";
+}
+
+/// Calls that copy between two files in the kernel.
+macro_rules! copies {
+    ($($name:ident($one:ident $(, $at:ident)?; $other:ident $(, $rest:ident: $kind:ty)*);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($one: c_int, $($at: usize,)? $other: c_int $(, $rest: $kind)*) -> isize {
+            if opened($one).or_else(|| opened($other)).is_some() {
+                let what = "between files in the kernel, to or from a simulated pipe or socket";
+                refuse_call(stringify!($name), what, "use read and write");
+            }
+            let native = native!(fn $name(c_int, $(copies!(@ $at),)? c_int $(, $kind)*) -> isize);
+            // SAFETY: the program's own call: its duty.
+            unsafe { native($one, $($at,)? $other $(, $rest)*) }
+        }
+    )*};
+    (@ $at:ident) => { usize };
+}
+
+copies! {
+    sendfile(to; from, at: usize, bytes: usize);
+    sendfile64(to; from, at: usize, bytes: usize);
+    splice(from, at; to, place: usize, bytes: usize, flags: c_uint);
+    tee(from; to, bytes: usize, flags: c_uint);
 }
 
 /// The simulated open file of a descriptor. On the program's side.

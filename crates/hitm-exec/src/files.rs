@@ -120,7 +120,7 @@ impl Files {
 }
 
 /// Whether a path is that of the system's random numbers.
-fn is_random(path: *const c_char) -> bool {
+pub(crate) fn is_random(path: *const c_char) -> bool {
     // SAFETY: the program's argument: a path.
     let path = unsafe { CStr::from_ptr(path) };
     thread::current().is_some() && matches!(path.to_bytes(), b"/dev/urandom" | b"/dev/random")
@@ -147,48 +147,6 @@ opens! {
     openat(folder: c_int,);
     openat64(folder: c_int,);
 }
-
-/// What a stream of the C library reads from, in place of a file: see `fopencookie` in its manual.
-#[repr(C)]
-struct Functions {
-    read: extern "C" fn(*mut c_void, *mut u8, usize) -> isize,
-    write: usize,
-    seek: usize,
-    close: usize,
-}
-
-unsafe extern "C" {
-    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut c_void;
-}
-
-extern "C" fn read_random(_cookie: *mut c_void, buffer: *mut u8, bytes: usize) -> isize {
-    if let Some(thread) = thread::current() {
-        on_host(|| {
-            enter_call(thread);
-            // SAFETY: the stream's buffer.
-            unsafe { random::fill(buffer, bytes) };
-        });
-    }
-    bytes.cast_signed()
-}
-
-macro_rules! opens_stream {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut c_void {
-            if is_random(path) {
-                let functions = Functions { read: read_random, write: 0, seek: 0, close: 0 };
-                // SAFETY: `read_random` needs no cookie; the others may be absent.
-                return unsafe { fopencookie(std::ptr::null_mut(), mode, functions) };
-            }
-            let call = native!(fn $name(*const c_char, *const c_char) -> *mut c_void);
-            // SAFETY: the program's own call: its duty.
-            StandIn::with(path, |path| unsafe { call(path, mode) })
-        }
-    )*};
-}
-
-opens_stream! { fopen fopen64 }
 
 /// The calls that ask about a file by its path.
 macro_rules! asks_about {

@@ -27,7 +27,7 @@
 //! | [`pace`] | how long instructions between accesses take |
 //! | [`ids`], [`classes`] | processes and threads, policies and priorities |
 //! | [`signals`], [`timers`] | signals, which are delivered at calls |
-//! | [`files`], [`descriptors`], [`streams`], [`eventfd`] | descriptors, pipes, pairs of sockets |
+//! | [`files`], [`descriptors`], [`streams`], [`eventfd`], [`stdio`] | descriptors, pipes, pairs of sockets |
 //! | [`sockets`], [`addresses`], [`options`], [`messages`] | sockets that listen and connect |
 //! | [`polls`], [`epoll`], [`watchers`] | waiting for one of several files |
 //! | [`rseq`], [`membarrier`] | ids from the kernel, restarts, and fences of other CPUs |
@@ -85,6 +85,7 @@ mod shared_memory;
 mod signals;
 mod sockets;
 mod start;
+mod stdio;
 mod streams;
 mod strings;
 mod stubs;

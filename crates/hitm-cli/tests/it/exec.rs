@@ -12,6 +12,7 @@ mod rules;
 mod several;
 mod stable;
 mod state;
+mod tokio;
 
 use std::fs;
 use std::path::{Path, PathBuf};

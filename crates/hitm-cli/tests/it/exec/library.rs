@@ -189,6 +189,22 @@ fn pipes_and_sockets_join_threads() {
     }
 }
 
+#[test]
+fn sockets_connect_within_the_program() {
+    let Some(program) = program("sockets.c") else { return };
+    let natively = prints_the_same(&program, &[], &["2", "24"]);
+    assert!(natively.starts_with("edges 7350 300\nthreads 7350, wrong 0\nshared 40\n"), "{natively}");
+    for (words, objects) in
+        [(&[][..], &["epoll", "socket_sends", "socket_receives"][..]), (&["connects"], &["socket_accepts"])]
+    {
+        let (_, file) = program.simulated(&["--cpus", "24", "--lines", "100"], words);
+        let lines = file["runs"][0]["lines"].as_array().expect("lines");
+        for object in objects {
+            assert!(lines.iter().any(|line| line["object"] == *object), "{object} is seen");
+        }
+    }
+}
+
 /// Accesses of libraries that `hitm cc` made count, whether they are linked or loaded, and their
 /// variables and functions have names.
 #[test]
@@ -235,12 +251,13 @@ fn what_leads_out_of_the_process_is_refused() {
         ("robust", "pthread_mutex_lock: a mutex that is priority-protected, or both robust and inheriting, is not"),
         ("shared", "shm_open: memory that other processes may share is not simulated; make the object anew"),
         ("code", "mmap: memory for code that is made at run time (PROT_EXEC), whose accesses would not be seen; turn"),
-        ("socket", "socket: what it leads to is another process, which is not simulated; run both sides as threads"),
+        ("socket", "socket: only streams of AF_UNIX, AF_INET and AF_INET6 are simulated; use SOCK_STREAM between"),
+        ("network", "connect: the simulated machine has no network but the loopback device; run both sides as threads"),
+        ("copy", "sendfile: between files in the kernel, to or from a simulated pipe or socket; use read and write"),
         ("poll", "poll: it waits for descriptors that lead out of the program; wait for pipes, sockets or eventfds"),
         ("kill", "kill: a signal to another process; send signals within the program alone"),
         ("clone", "clone: a process or thread by a raw system call is not simulated; use pthread_create"),
         ("rings", "io_uring_setup: I/O by rings is not simulated; use read and write"),
-        ("edges", "epoll_ctl: EPOLLET is not simulated; watch levels, without it"),
         ("profile", "setitimer: a timer of processor time is not simulated; use ITIMER_REAL"),
     ] {
         is_refused(&program, word, said);

@@ -232,7 +232,34 @@ static void raw_calls(void) {
     printf("raw %d %d %d, wrong %d, closed %d %d\n", written, taken, (int)got, wrong, closed, gone);
 }
 
+/* Streams of the C library over both ends of a pipe. */
+static void *print(void *argument) {
+    FILE *stream = fdopen(*(int *)argument, "w");
+    for (int line = 0; line < 3; line++)
+        fprintf(stream, "line %d\n", line);
+    fflush(stream);
+    dprintf(fileno(stream), "%d %s %.1f %d %d %d %ld\n", 1, "two", 3.5, 4, 5, 6, 7L);
+    fclose(stream);
+    return 0;
+}
+
+static void buffered(void) {
+    int files[2];
+    char line[32];
+    pthread_t id;
+    pipe(files);
+    pthread_create(&id, 0, print, &files[1]);
+    FILE *stream = fdopen(files[0], "r");
+    int file = fileno(stream) == files[0];
+    while (fgets(line, sizeof line, stream))
+        printf("%s", line);
+    pthread_join(id, 0);
+    int closed = fclose(stream), gone = read(files[0], line, 1) == -1 && errno == EBADF;
+    printf("stream %d %d %d\n", file, closed, gone);
+}
+
 int main(void) {
+    buffered();
     streams(0);
     streams(1);
     messages(0);

@@ -1,5 +1,6 @@
 /* What a simulated process cannot do, each by its name. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -8,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -82,7 +83,18 @@ int main(int count, char **words) {
     if (!strcmp(what, "code"))
         mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!strcmp(what, "socket"))
-        socket(AF_INET, SOCK_STREAM, 0);
+        socket(AF_INET, SOCK_DGRAM, 0);
+    if (!strcmp(what, "network")) {
+        /* An address of documentation (RFC 5737). */
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(80)};
+        address.sin_addr.s_addr = inet_addr("192.0.2.1");
+        connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&address, sizeof address);
+    }
+    if (!strcmp(what, "copy")) {
+        int files[2];
+        pipe(files);
+        sendfile(files[1], open(".", O_RDONLY), 0, 1);
+    }
     if (!strcmp(what, "poll")) {
         /* A folder has no events. */
         struct pollfd one = {open(".", O_RDONLY), POLLPRI, 0};
@@ -94,12 +106,6 @@ int main(int count, char **words) {
         syscall(SYS_clone, 0, 0, 0, 0, 0);
     if (!strcmp(what, "rings"))
         syscall(SYS_io_uring_setup, 1, 0);
-    if (!strcmp(what, "edges")) {
-        int files[2];
-        struct epoll_event event = {.events = EPOLLIN | EPOLLET};
-        pipe(files);
-        epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, files[0], &event);
-    }
     if (!strcmp(what, "profile")) {
         struct itimerval time = {{0, 0}, {1, 0}};
         setitimer(ITIMER_PROF, &time, 0);

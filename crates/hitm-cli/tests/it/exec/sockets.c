@@ -51,7 +51,7 @@ static int connect_to(int port) {
     return file;
 }
 
-static int port;
+static int port, connects_each_time;
 
 /* Sends messages, and expects each one back. */
 static void *client(void *argument) {
@@ -59,6 +59,10 @@ static void *client(void *argument) {
     int file = connect_to(port), one = 1;
     setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     for (int round = 0; round < ROUNDS; round++) {
+        if (connects_each_time) {
+            close(file);
+            file = connect_to(port);
+        }
         char message[64] = "", answer[64] = "";
         snprintf(message, sizeof message, "%ld/%d", number, round);
         send(file, message, sizeof message, MSG_NOSIGNAL);
@@ -344,8 +348,13 @@ static void timer(void) {
     close(epoll);
 }
 
-int main(void) {
+int main(int count, char **words) {
     char path[64];
+    if (count > 1) {
+        connects_each_time = !strcmp(words[1], "connects");
+        serve_by_threads();
+        return 0;
+    }
     serve_by_edges();
     serve_by_threads();
     share_an_epoll();
