@@ -47,7 +47,7 @@ unsafe extern "C" fn hitm_thrd_create(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn thrd_join(handle: usize, value: *mut c_int) -> c_int {
+unsafe extern "C-unwind" fn thrd_join(handle: usize, value: *mut c_int) -> c_int {
     let mut ended = 0;
     // SAFETY: as above.
     let failed = unsafe { pthread_join(handle, &raw mut ended) };
@@ -68,7 +68,7 @@ unsafe extern "C" fn thrd_yield() {
 macro_rules! same {
     ($($name:ident($($argument:ident: $kind:ty),*) => $function:ident;)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $kind,)* pc: usize) -> c_int {
+        unsafe extern "C-unwind" fn $name($($argument: $kind,)* pc: usize) -> c_int {
             // SAFETY: the program's own call: its duty.
             result(unsafe { $function($($argument,)* pc) })
         }

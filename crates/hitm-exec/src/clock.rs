@@ -14,6 +14,7 @@ use hitm_memory::{Platform, Span, Time};
 use libc::{timespec, timeval};
 
 use crate::access::enter;
+use crate::cancel::point;
 use crate::locks::{call, or_errno};
 use crate::native::native;
 use crate::start::shared;
@@ -210,38 +211,53 @@ fn interrupted(left: Option<u64>, place: *mut timespec) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nanosleep(length: *const timespec, left: *mut timespec) -> c_int {
-    or_errno(call!(native!(fn nanosleep(*const timespec, *mut timespec) -> c_int)(length, left), |thread| {
-        // SAFETY: the program's argument.
-        interrupted(sleep_for(thread, spec_nanos(unsafe { &*length })), left)
-    }))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn clock_nanosleep(clock: c_int, flags: c_int, time: *const timespec, left: *mut timespec) -> c_int {
-    call!(
-        native!(fn clock_nanosleep(c_int, c_int, *const timespec, *mut timespec) -> c_int)(clock, flags, time, left),
-        |thread| match time_of(time) {
-            Some(until) if flags & libc::TIMER_ABSTIME != 0 => {
-                sleep_until(thread, until).map_or(0, |_| libc::EINTR)
-            }
+unsafe extern "C-unwind" fn nanosleep(length: *const timespec, left: *mut timespec) -> c_int {
+    point(|| {
+        or_errno(call!(native!(fn nanosleep(*const timespec, *mut timespec) -> c_int)(length, left), |thread| {
             // SAFETY: the program's argument.
-            _ => interrupted(sleep_for(thread, spec_nanos(unsafe { &*time })), left),
-        }
-    )
+            interrupted(sleep_for(thread, spec_nanos(unsafe { &*length })), left)
+        }))
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn usleep(micros: c_uint) -> c_int {
-    or_errno(call!(native!(fn usleep(c_uint) -> c_int)(micros), |thread| {
-        sleep_for(thread, u64::from(micros) * 1_000).map_or(0, |_| libc::EINTR)
-    }))
+unsafe extern "C-unwind" fn clock_nanosleep(
+    clock: c_int,
+    flags: c_int,
+    time: *const timespec,
+    left: *mut timespec,
+) -> c_int {
+    point(|| {
+        call!(
+            native!(fn clock_nanosleep(c_int, c_int, *const timespec, *mut timespec) -> c_int)(
+                clock, flags, time, left
+            ),
+            |thread| match time_of(time) {
+                Some(until) if flags & libc::TIMER_ABSTIME != 0 => {
+                    sleep_until(thread, until).map_or(0, |_| libc::EINTR)
+                }
+                // SAFETY: the program's argument.
+                _ => interrupted(sleep_for(thread, spec_nanos(unsafe { &*time })), left),
+            }
+        )
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
-    call!(native!(fn sleep(c_uint) -> c_uint)(seconds), |thread| {
-        sleep_for(thread, u64::from(seconds) * NANOS).map_or(0, |left| left.div_ceil(NANOS) as c_uint)
+unsafe extern "C-unwind" fn usleep(micros: c_uint) -> c_int {
+    point(|| {
+        or_errno(call!(native!(fn usleep(c_uint) -> c_int)(micros), |thread| {
+            sleep_for(thread, u64::from(micros) * 1_000).map_or(0, |_| libc::EINTR)
+        }))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sleep(seconds: c_uint) -> c_uint {
+    point(|| {
+        call!(native!(fn sleep(c_uint) -> c_uint)(seconds), |thread| {
+            sleep_for(thread, u64::from(seconds) * NANOS).map_or(0, |left| left.div_ceil(NANOS) as c_uint)
+        })
     })
 }
 

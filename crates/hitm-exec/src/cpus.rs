@@ -8,6 +8,7 @@ use hitm_memory::{Platform, Span, Time};
 use hitm_topology::CpuId;
 use libc::{EBUSY, EINVAL, ESRCH, timespec};
 
+use crate::cancel::point;
 use crate::classes::of_pid;
 use crate::leave::Outermost;
 use crate::locks::{call, or_errno};
@@ -158,6 +159,7 @@ fn join(thread: &'static Thread, handle: usize, value: *mut usize, until: Option
         match ended {
             futex::Ended::Changed => break,
             futex::Ended::TimedOut => return libc::ETIMEDOUT,
+            futex::Ended::Interrupted { .. } if thread.cancel.is_due() => return libc::EINTR,
             futex::Ended::Woken | futex::Ended::Interrupted { .. } => {}
         }
     }
@@ -169,27 +171,33 @@ fn join(thread: &'static Thread, handle: usize, value: *mut usize, until: Option
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_join(handle: usize, value: *mut usize) -> c_int {
-    call!(native!(fn pthread_join(usize, *mut usize) -> c_int)(handle, value), |thread| {
-        join(thread, handle, value, None)
+pub(crate) unsafe extern "C-unwind" fn pthread_join(handle: usize, value: *mut usize) -> c_int {
+    point(|| {
+        call!(native!(fn pthread_join(usize, *mut usize) -> c_int)(handle, value), |thread| {
+            join(thread, handle, value, None)
+        })
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_timedjoin_np(handle: usize, value: *mut usize, until: *const timespec) -> c_int {
-    let native = native!(fn pthread_timedjoin_np(usize, *mut usize, *const timespec) -> c_int);
-    call!(native(handle, value, until), |thread| join(thread, handle, value, clock::deadline(until)))
+unsafe extern "C-unwind" fn pthread_timedjoin_np(handle: usize, value: *mut usize, until: *const timespec) -> c_int {
+    point(|| {
+        let native = native!(fn pthread_timedjoin_np(usize, *mut usize, *const timespec) -> c_int);
+        call!(native(handle, value, until), |thread| join(thread, handle, value, clock::deadline(until)))
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_clockjoin_np(
+unsafe extern "C-unwind" fn pthread_clockjoin_np(
     handle: usize,
     value: *mut usize,
     clock: c_int,
     until: *const timespec,
 ) -> c_int {
-    let native = native!(fn pthread_clockjoin_np(usize, *mut usize, c_int, *const timespec) -> c_int);
-    call!(native(handle, value, clock, until), |thread| join(thread, handle, value, clock::deadline(until)))
+    point(|| {
+        let native = native!(fn pthread_clockjoin_np(usize, *mut usize, c_int, *const timespec) -> c_int);
+        call!(native(handle, value, clock, until), |thread| join(thread, handle, value, clock::deadline(until)))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -201,19 +209,6 @@ unsafe extern "C" fn pthread_tryjoin_np(handle: usize, value: *mut usize) -> c_i
             _ => join(thread, handle, value, None),
         }
     })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cancel(handle: usize) -> c_int {
-    match thread::current() {
-        // SAFETY: the program's own call: its duty.
-        None => unsafe { native!(fn pthread_cancel(usize) -> c_int)(handle) },
-        Some(_) => start::refuse_call(
-            "pthread_cancel",
-            "cancellation of threads is not simulated",
-            "let the thread return when a flag of yours is set",
-        ),
-    }
 }
 
 #[unsafe(no_mangle)]

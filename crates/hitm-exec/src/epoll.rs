@@ -20,6 +20,7 @@ use libc::{
     epoll_event, timespec,
 };
 
+use crate::cancel::point;
 use crate::clock;
 use crate::files::{Object, Open};
 use crate::locks::{call, failed, or_failed};
@@ -330,18 +331,20 @@ fn wait_for_epoll(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, millis: c_int) -> c_int {
-    let native = native!(fn epoll_wait(c_int, *mut epoll_event, c_int, c_int) -> c_int);
-    or_failed(call!(native(epoll, events, most, millis), |thread| {
-        wait_for_epoll(thread, epoll, events, most, after_millis(millis))
-    }))
+unsafe extern "C-unwind" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, millis: c_int) -> c_int {
+    point(|| {
+        let native = native!(fn epoll_wait(c_int, *mut epoll_event, c_int, c_int) -> c_int);
+        or_failed(call!(native(epoll, events, most, millis), |thread| {
+            wait_for_epoll(thread, epoll, events, most, after_millis(millis))
+        }))
+    })
 }
 
 /// The forms that block signals meanwhile.
 macro_rules! waits_with_mask {
     ($($name:ident($length:ident: $kind:ty) until $until:expr;)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        unsafe extern "C-unwind" fn $name(
             epoll: c_int,
             events: *mut epoll_event,
             most: c_int,
@@ -349,11 +352,13 @@ macro_rules! waits_with_mask {
             mask: *const u64,
         ) -> c_int {
             let native = native!(fn $name(c_int, *mut epoll_event, c_int, $kind, *const u64) -> c_int);
-            or_failed(call!(native(epoll, events, most, $length, mask), |thread| {
-                // SAFETY: the program's argument: null or a set.
-                let mask = unsafe { mask.as_ref() };
-                signals::with_mask(thread, mask.copied(), || wait_for_epoll(thread, epoll, events, most, $until))
-            }))
+            point(|| {
+                or_failed(call!(native(epoll, events, most, $length, mask), |thread| {
+                    // SAFETY: the program's argument: null or a set.
+                    let mask = unsafe { mask.as_ref() };
+                    signals::with_mask(thread, mask.copied(), || wait_for_epoll(thread, epoll, events, most, $until))
+                }))
+            })
         }
     )*};
 }

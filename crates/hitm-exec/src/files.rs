@@ -11,6 +11,7 @@ use libc::{EBADF, EINVAL};
 use rustc_hash::FxHashMap;
 
 use crate::access::{enter_call, store_lines};
+use crate::cancel::point;
 use crate::epoll::{Epoll, Item};
 use crate::eventfd::Event;
 use crate::locks::fail;
@@ -274,7 +275,16 @@ pub(crate) fn on_file(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn hitm_read(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
+unsafe extern "C-unwind" fn hitm_read(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
+    // SAFETY: the program's own call: its duty.
+    point(|| unsafe { read(file, buffer, bytes, pc) })
+}
+
+/// The same where a thread does not end if it is cancelled.
+///
+/// # Safety
+/// As for the call.
+pub(crate) unsafe fn read(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
     match simulated(file) {
         // SAFETY: the program's own call: its duty.
         None => unsafe { native!(fn read(c_int, usize, usize) -> isize)(file, buffer, bytes) },
@@ -283,7 +293,16 @@ pub(crate) unsafe extern "C" fn hitm_read(file: c_int, buffer: usize, bytes: usi
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn hitm_write(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
+unsafe extern "C-unwind" fn hitm_write(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
+    // SAFETY: the program's own call: its duty.
+    point(|| unsafe { write(file, buffer, bytes, pc) })
+}
+
+/// The same where a thread does not end if it is cancelled.
+///
+/// # Safety
+/// As for the call.
+pub(crate) unsafe fn write(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
     match simulated(file) {
         // SAFETY: the program's own call: its duty.
         None => unsafe { native!(fn write(c_int, usize, usize) -> isize)(file, buffer, bytes) },
@@ -319,23 +338,29 @@ pub(crate) fn vectored(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_readv(file: c_int, parts: *const libc::iovec, count: c_int, pc: usize) -> isize {
-    match simulated(file) {
-        // SAFETY: the program's own call: its duty.
-        None => unsafe { native!(fn readv(c_int, *const libc::iovec, c_int) -> isize)(file, parts, count) },
-        Some(open) => on_file(open, true, pc, |open, call| vectored(open, call, parts, count, read_from)),
-    }
+unsafe extern "C-unwind" fn hitm_readv(file: c_int, parts: *const libc::iovec, count: c_int, pc: usize) -> isize {
+    point(|| {
+        match simulated(file) {
+            // SAFETY: the program's own call: its duty.
+            None => unsafe { native!(fn readv(c_int, *const libc::iovec, c_int) -> isize)(file, parts, count) },
+            Some(open) => on_file(open, true, pc, |open, call| vectored(open, call, parts, count, read_from)),
+        }
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_writev(file: c_int, parts: *const libc::iovec, count: c_int, pc: usize) -> isize {
-    match simulated(file) {
-        // SAFETY: the program's own call: its duty.
-        None => unsafe { native!(fn writev(c_int, *const libc::iovec, c_int) -> isize)(file, parts, count) },
-        Some(open) => on_file(open, true, pc, |open, call| {
-            vectored(open, call, parts, count, |open, call, buffer, bytes| write_to(open, call, buffer, bytes, false))
-        }),
-    }
+unsafe extern "C-unwind" fn hitm_writev(file: c_int, parts: *const libc::iovec, count: c_int, pc: usize) -> isize {
+    point(|| {
+        match simulated(file) {
+            // SAFETY: the program's own call: its duty.
+            None => unsafe { native!(fn writev(c_int, *const libc::iovec, c_int) -> isize)(file, parts, count) },
+            Some(open) => on_file(open, true, pc, |open, call| {
+                vectored(open, call, parts, count, |open, call, buffer, bytes| {
+                    write_to(open, call, buffer, bytes, false)
+                })
+            }),
+        }
+    })
 }
 
 #[unsafe(no_mangle)]

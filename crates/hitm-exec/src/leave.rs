@@ -188,7 +188,7 @@ extern "C-unwind" fn stop(
 }
 
 /// Unwinds the stack of the calling thread and ends it.
-fn unwind(thread: &'static Thread) -> ! {
+pub(crate) fn unwind(thread: &'static Thread) -> ! {
     let (exception, argument) = (thread.leaving.exception.get(), std::ptr::from_ref(thread).cast_mut().cast());
     // SAFETY: the exception lives as long as the thread, and is the unwinder's until then.
     unsafe { _Unwind_ForcedUnwind(exception, stop, argument) };

@@ -21,6 +21,7 @@
 //! | [`futex`], [`pi`], [`mutex`], [`locks`] | waiting, and what is made of it |
 //! | [`c11`] | threads of C11 |
 //! | [`once`] | what is done once, and at a thread's end |
+//! | [`leave`], [`cancel`] | threads that end in the middle of their code |
 //! | [`clock`], [`cpus`], [`heap`], [`random`] | time, CPUs, allocation, random numbers |
 //! | [`frames`] | whose variables are on stacks |
 //! | [`turn`] | loops that wait for a word |
@@ -51,6 +52,7 @@ mod arranged;
 mod assembly;
 mod atomic;
 mod c11;
+mod cancel;
 mod classes;
 mod clock;
 mod cpus;

@@ -12,6 +12,7 @@ use hitm_memory::Time;
 use libc::{EAGAIN, EBUSY, EINTR, ETIMEDOUT, timespec};
 
 use crate::access::{load_on_host, store_on_host, update_on_host};
+use crate::cancel::point;
 use crate::clock;
 use crate::futex::{self, Ended};
 use crate::mutex::Mutex;
@@ -86,6 +87,8 @@ fn wait_for_condition(
     let sequence = load_on_host(condition, 4, pc) as u32;
     Mutex(mutex).unlock(thread, pc);
     let ended = futex::wait(thread, condition, sequence, until, pc, "a condition variable");
+    // A thread that is cancelled has the mutex when its cleanup handlers run.
+    thread.cancel.goes_on();
     update_on_host(condition + 4, 4, pc, |waiters| u128::from((waiters as u32).wrapping_sub(1)));
     // The owner of a robust mutex may have ended.
     match Mutex(mutex).lock(thread, None, pc) {
@@ -103,41 +106,47 @@ fn signal_condition(condition: usize, count: usize, pc: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn hitm_cond_wait(condition: usize, mutex: usize, pc: usize) -> c_int {
-    call!(native!(c"GLIBC_2.3.2" fn pthread_cond_wait(usize, usize) -> c_int)(condition, mutex), |thread| {
-        wait_for_condition(thread, condition, mutex, None, pc)
+pub(crate) unsafe extern "C-unwind" fn hitm_cond_wait(condition: usize, mutex: usize, pc: usize) -> c_int {
+    point(|| {
+        call!(native!(c"GLIBC_2.3.2" fn pthread_cond_wait(usize, usize) -> c_int)(condition, mutex), |thread| {
+            wait_for_condition(thread, condition, mutex, None, pc)
+        })
     })
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn hitm_cond_timedwait(
+pub(crate) unsafe extern "C-unwind" fn hitm_cond_timedwait(
     condition: usize,
     mutex: usize,
     until: *const timespec,
     pc: usize,
 ) -> c_int {
-    call!(
-        native!(c"GLIBC_2.3.2" fn pthread_cond_timedwait(usize, usize, *const timespec) -> c_int)(
-            condition, mutex, until
-        ),
-        |thread| wait_for_condition(thread, condition, mutex, clock::deadline(until), pc)
-    )
+    point(|| {
+        call!(
+            native!(c"GLIBC_2.3.2" fn pthread_cond_timedwait(usize, usize, *const timespec) -> c_int)(
+                condition, mutex, until
+            ),
+            |thread| wait_for_condition(thread, condition, mutex, clock::deadline(until), pc)
+        )
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_cond_clockwait(
+unsafe extern "C-unwind" fn hitm_cond_clockwait(
     condition: usize,
     mutex: usize,
     clock: c_int,
     until: *const timespec,
     pc: usize,
 ) -> c_int {
-    call!(
-        native!(fn pthread_cond_clockwait(usize, usize, c_int, *const timespec) -> c_int)(
-            condition, mutex, clock, until
-        ),
-        |thread| wait_for_condition(thread, condition, mutex, clock::deadline(until), pc)
-    )
+    point(|| {
+        call!(
+            native!(fn pthread_cond_clockwait(usize, usize, c_int, *const timespec) -> c_int)(
+                condition, mutex, clock, until
+            ),
+            |thread| wait_for_condition(thread, condition, mutex, clock::deadline(until), pc)
+        )
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -302,25 +311,36 @@ pub(crate) fn or_failed(result: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_sem_wait(semaphore: usize, pc: usize) -> c_int {
-    or_errno(call!(native!(fn sem_wait(usize) -> c_int)(semaphore), |thread| {
-        wait_for_semaphore(thread, semaphore, None, pc)
-    }))
+unsafe extern "C-unwind" fn hitm_sem_wait(semaphore: usize, pc: usize) -> c_int {
+    point(|| {
+        or_errno(call!(native!(fn sem_wait(usize) -> c_int)(semaphore), |thread| {
+            wait_for_semaphore(thread, semaphore, None, pc)
+        }))
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_sem_timedwait(semaphore: usize, until: *const timespec, pc: usize) -> c_int {
-    or_errno(call!(native!(fn sem_timedwait(usize, *const timespec) -> c_int)(semaphore, until), |thread| {
-        wait_for_semaphore(thread, semaphore, clock::deadline(until), pc)
-    }))
+unsafe extern "C-unwind" fn hitm_sem_timedwait(semaphore: usize, until: *const timespec, pc: usize) -> c_int {
+    point(|| {
+        or_errno(call!(native!(fn sem_timedwait(usize, *const timespec) -> c_int)(semaphore, until), |thread| {
+            wait_for_semaphore(thread, semaphore, clock::deadline(until), pc)
+        }))
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_sem_clockwait(semaphore: usize, clock: c_int, until: *const timespec, pc: usize) -> c_int {
-    or_errno(call!(
-        native!(fn sem_clockwait(usize, c_int, *const timespec) -> c_int)(semaphore, clock, until),
-        |thread| wait_for_semaphore(thread, semaphore, clock::deadline(until), pc)
-    ))
+unsafe extern "C-unwind" fn hitm_sem_clockwait(
+    semaphore: usize,
+    clock: c_int,
+    until: *const timespec,
+    pc: usize,
+) -> c_int {
+    point(|| {
+        or_errno(call!(
+            native!(fn sem_clockwait(usize, c_int, *const timespec) -> c_int)(semaphore, clock, until),
+            |thread| wait_for_semaphore(thread, semaphore, clock::deadline(until), pc)
+        ))
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -6,6 +6,7 @@ use libc::{
     ENOTSOCK, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, msghdr, socklen_t,
 };
 
+use crate::cancel::point;
 use crate::files::{Object, Open, on_file, read_from, simulated, vectored, write_to};
 use crate::native::native;
 use crate::start::refuse_call;
@@ -47,32 +48,36 @@ const READS: c_int = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_PEEK | MSG_WAITALL | MSG_
 const WRITES: c_int = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_recv(file: c_int, buffer: usize, bytes: usize, flags: c_int, pc: usize) -> isize {
-    match simulated(file) {
-        // SAFETY: the program's own call: its duty.
-        None => unsafe { native!(fn recv(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
-        Some(open) => {
-            require("recv", flags, READS);
-            on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| receive(open, call, buffer, bytes, flags))
+unsafe extern "C-unwind" fn hitm_recv(file: c_int, buffer: usize, bytes: usize, flags: c_int, pc: usize) -> isize {
+    point(|| {
+        match simulated(file) {
+            // SAFETY: the program's own call: its duty.
+            None => unsafe { native!(fn recv(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
+            Some(open) => {
+                require("recv", flags, READS);
+                on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| receive(open, call, buffer, bytes, flags))
+            }
         }
-    }
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_send(file: c_int, buffer: usize, bytes: usize, flags: c_int, pc: usize) -> isize {
-    match simulated(file) {
-        // SAFETY: the program's own call: its duty.
-        None => unsafe { native!(fn send(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
-        Some(open) => {
-            require("send", flags, WRITES);
-            on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| send_part(open, call, buffer, bytes, flags))
+unsafe extern "C-unwind" fn hitm_send(file: c_int, buffer: usize, bytes: usize, flags: c_int, pc: usize) -> isize {
+    point(|| {
+        match simulated(file) {
+            // SAFETY: the program's own call: its duty.
+            None => unsafe { native!(fn send(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
+            Some(open) => {
+                require("send", flags, WRITES);
+                on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| send_part(open, call, buffer, bytes, flags))
+            }
         }
-    }
+    })
 }
 
 /// A stream tells no address with its bytes.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_recvfrom(
+unsafe extern "C-unwind" fn hitm_recvfrom(
     file: c_int,
     buffer: usize,
     bytes: usize,
@@ -81,22 +86,24 @@ unsafe extern "C" fn hitm_recvfrom(
     length: *mut socklen_t,
     pc: usize,
 ) -> isize {
-    let Some(open) = simulated(file) else {
-        let native = native!(fn recvfrom(c_int, usize, usize, c_int, *mut u8, *mut socklen_t) -> isize);
-        // SAFETY: the program's own call: its duty.
-        return unsafe { native(file, buffer, bytes, flags, address, length) };
-    };
-    require("recvfrom", flags, READS);
-    // SAFETY: the program's argument: null or a length.
-    if let Some(length) = unsafe { length.as_mut() } {
-        *length = 0;
-    }
-    on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| receive(open, call, buffer, bytes, flags))
+    point(|| {
+        let Some(open) = simulated(file) else {
+            let native = native!(fn recvfrom(c_int, usize, usize, c_int, *mut u8, *mut socklen_t) -> isize);
+            // SAFETY: the program's own call: its duty.
+            return unsafe { native(file, buffer, bytes, flags, address, length) };
+        };
+        require("recvfrom", flags, READS);
+        // SAFETY: the program's argument: null or a length.
+        if let Some(length) = unsafe { length.as_mut() } {
+            *length = 0;
+        }
+        on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| receive(open, call, buffer, bytes, flags))
+    })
 }
 
 /// A stream has one peer, whatever address the call names.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_sendto(
+unsafe extern "C-unwind" fn hitm_sendto(
     file: c_int,
     buffer: usize,
     bytes: usize,
@@ -105,45 +112,51 @@ unsafe extern "C" fn hitm_sendto(
     length: socklen_t,
     pc: usize,
 ) -> isize {
-    let Some(open) = simulated(file) else {
-        let native = native!(fn sendto(c_int, usize, usize, c_int, *const u8, socklen_t) -> isize);
-        // SAFETY: the program's own call: its duty.
-        return unsafe { native(file, buffer, bytes, flags, address, length) };
-    };
-    require("sendto", flags, WRITES);
-    on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| send_part(open, call, buffer, bytes, flags))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_recvmsg(file: c_int, message: *mut msghdr, flags: c_int, pc: usize) -> isize {
-    let Some(open) = simulated(file) else {
-        // SAFETY: the program's own call: its duty.
-        return unsafe { native!(fn recvmsg(c_int, *mut msghdr, c_int) -> isize)(file, message, flags) };
-    };
-    require("recvmsg", flags, READS);
-    // SAFETY: the program's argument.
-    let message = unsafe { &mut *message };
-    (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
-    let (parts, count) = (message.msg_iov, message.msg_iovlen as c_int);
-    on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| {
-        vectored(open, call, parts, count, |open, call, buffer, bytes| receive(open, call, buffer, bytes, flags))
+    point(|| {
+        let Some(open) = simulated(file) else {
+            let native = native!(fn sendto(c_int, usize, usize, c_int, *const u8, socklen_t) -> isize);
+            // SAFETY: the program's own call: its duty.
+            return unsafe { native(file, buffer, bytes, flags, address, length) };
+        };
+        require("sendto", flags, WRITES);
+        on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| send_part(open, call, buffer, bytes, flags))
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_sendmsg(file: c_int, message: *const msghdr, flags: c_int, pc: usize) -> isize {
-    let Some(open) = simulated(file) else {
-        // SAFETY: the program's own call: its duty.
-        return unsafe { native!(fn sendmsg(c_int, *const msghdr, c_int) -> isize)(file, message, flags) };
-    };
-    require("sendmsg", flags, WRITES);
-    // SAFETY: the program's argument.
-    let message = unsafe { &*message };
-    if message.msg_controllen > 0 {
-        refuse_call("sendmsg", "descriptors and other control messages are not simulated", "send bytes alone");
-    }
-    let (parts, count) = (message.msg_iov, message.msg_iovlen as c_int);
-    on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| {
-        vectored(open, call, parts, count, |open, call, buffer, bytes| send_part(open, call, buffer, bytes, flags))
+unsafe extern "C-unwind" fn hitm_recvmsg(file: c_int, message: *mut msghdr, flags: c_int, pc: usize) -> isize {
+    point(|| {
+        let Some(open) = simulated(file) else {
+            // SAFETY: the program's own call: its duty.
+            return unsafe { native!(fn recvmsg(c_int, *mut msghdr, c_int) -> isize)(file, message, flags) };
+        };
+        require("recvmsg", flags, READS);
+        // SAFETY: the program's argument.
+        let message = unsafe { &mut *message };
+        (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
+        let (parts, count) = (message.msg_iov, message.msg_iovlen as c_int);
+        on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| {
+            vectored(open, call, parts, count, |open, call, buffer, bytes| receive(open, call, buffer, bytes, flags))
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn hitm_sendmsg(file: c_int, message: *const msghdr, flags: c_int, pc: usize) -> isize {
+    point(|| {
+        let Some(open) = simulated(file) else {
+            // SAFETY: the program's own call: its duty.
+            return unsafe { native!(fn sendmsg(c_int, *const msghdr, c_int) -> isize)(file, message, flags) };
+        };
+        require("sendmsg", flags, WRITES);
+        // SAFETY: the program's argument.
+        let message = unsafe { &*message };
+        if message.msg_controllen > 0 {
+            refuse_call("sendmsg", "descriptors and other control messages are not simulated", "send bytes alone");
+        }
+        let (parts, count) = (message.msg_iov, message.msg_iovlen as c_int);
+        on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| {
+            vectored(open, call, parts, count, |open, call, buffer, bytes| send_part(open, call, buffer, bytes, flags))
+        })
     })
 }

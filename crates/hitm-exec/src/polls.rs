@@ -12,6 +12,7 @@ use hitm_machine::Simulated;
 use hitm_memory::{PathCost, Platform, Time};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, fd_set, pollfd, timespec, timeval};
 
+use crate::cancel::point;
 use crate::clock;
 use crate::files::{Object, Open};
 use crate::locks::{call, failed, or_failed};
@@ -152,31 +153,35 @@ unsafe fn array<'a>(all: *mut pollfd, count: u64) -> &'a mut [pollfd] {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn poll(all: *mut pollfd, count: u64, millis: c_int) -> c_int {
-    or_failed(call!(native!(fn poll(*mut pollfd, u64, c_int) -> c_int)(all, count, millis), |thread| {
-        // SAFETY: the program's argument.
-        poll_all(thread, "poll", unsafe { array(all, count) }, after_millis(millis))
-    }))
+unsafe extern "C-unwind" fn poll(all: *mut pollfd, count: u64, millis: c_int) -> c_int {
+    point(|| {
+        or_failed(call!(native!(fn poll(*mut pollfd, u64, c_int) -> c_int)(all, count, millis), |thread| {
+            // SAFETY: the program's argument.
+            poll_all(thread, "poll", unsafe { array(all, count) }, after_millis(millis))
+        }))
+    })
 }
 
 /// The form that checks the array's size.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __poll_chk(all: *mut pollfd, count: u64, millis: c_int, _bytes: usize) -> c_int {
+unsafe extern "C-unwind" fn __poll_chk(all: *mut pollfd, count: u64, millis: c_int, _bytes: usize) -> c_int {
     // SAFETY: the program's own call: its duty.
     unsafe { poll(all, count, millis) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ppoll(all: *mut pollfd, count: u64, length: *const timespec, mask: *const u64) -> c_int {
-    let native = native!(fn ppoll(*mut pollfd, u64, *const timespec, *const u64) -> c_int);
-    or_failed(call!(native(all, count, length, mask), |thread| {
-        // SAFETY: the program's arguments: null or a set, and an array.
-        let mask = unsafe { mask.as_ref() };
-        signals::with_mask(thread, mask.copied(), || {
-            // SAFETY: as above.
-            poll_all(thread, "ppoll", unsafe { array(all, count) }, clock::after(length))
-        })
-    }))
+unsafe extern "C-unwind" fn ppoll(all: *mut pollfd, count: u64, length: *const timespec, mask: *const u64) -> c_int {
+    point(|| {
+        let native = native!(fn ppoll(*mut pollfd, u64, *const timespec, *const u64) -> c_int);
+        or_failed(call!(native(all, count, length, mask), |thread| {
+            // SAFETY: the program's arguments: null or a set, and an array.
+            let mask = unsafe { mask.as_ref() };
+            signals::with_mask(thread, mask.copied(), || {
+                // SAFETY: as above.
+                poll_all(thread, "ppoll", unsafe { array(all, count) }, clock::after(length))
+            })
+        }))
+    })
 }
 
 /// `select`, by `poll`.
@@ -215,20 +220,22 @@ fn select_all(thread: &'static Thread, count: c_int, sets: [*mut fd_set; 3], unt
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn select(
+unsafe extern "C-unwind" fn select(
     count: c_int,
     reads: *mut fd_set,
     writes: *mut fd_set,
     others: *mut fd_set,
     length: *mut timeval,
 ) -> c_int {
-    let native = native!(fn select(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int);
-    or_failed(call!(native(count, reads, writes, others, length), |thread| {
-        // SAFETY: the program's argument: null or a length.
-        let until = unsafe { length.as_ref() }.map(|length| {
-            let micros = length.tv_sec.max(0) as u64 * 1_000_000 + length.tv_usec.max(0) as u64;
-            Simulated::now() + clock::scaled(micros * 1_000)
-        });
-        select_all(thread, count, [reads, writes, others], until)
-    }))
+    point(|| {
+        let native = native!(fn select(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int);
+        or_failed(call!(native(count, reads, writes, others, length), |thread| {
+            // SAFETY: the program's argument: null or a length.
+            let until = unsafe { length.as_ref() }.map(|length| {
+                let micros = length.tv_sec.max(0) as u64 * 1_000_000 + length.tv_usec.max(0) as u64;
+                Simulated::now() + clock::scaled(micros * 1_000)
+            });
+            select_all(thread, count, [reads, writes, others], until)
+        }))
+    })
 }

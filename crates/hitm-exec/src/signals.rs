@@ -17,6 +17,7 @@ use hitm_machine::{Simulated, program};
 use hitm_memory::{PathCost, Platform, Time};
 use libc::{EAGAIN, EINTR, EINVAL, ESRCH, sigset_t};
 
+use crate::cancel::point;
 use crate::locks::{call, failed, or_errno, or_failed};
 use crate::native::native;
 use crate::start::{refuse_call, shared};
@@ -194,14 +195,15 @@ fn take(thread: &Thread, set: Set) -> Option<Sent> {
     lowest(&thread.signals.pending).or_else(|| lowest(&shared().signals.pending))
 }
 
-/// Looks whether a handler is to run. On the machine's side, at the thread's own turn.
+/// Looks whether a handler is to run, or the thread is to end. On the machine's side, at the
+/// thread's own turn.
 pub(crate) fn notice(thread: &Thread) -> bool {
     Simulated::settle();
     let open = !thread.signals.mask.get();
     let any = |pending: &RefCell<Vec<Sent>>| pending.borrow().iter().any(|sent| open & bit(sent.signal) != 0);
     let due = any(&thread.signals.pending) || any(&shared().signals.pending);
     thread.signals.due.set(due);
-    due
+    thread.cancel.notice() || due
 }
 
 /// Runs the handlers that are due. On the program's side.
@@ -214,8 +216,8 @@ pub(crate) fn deliver_due(thread: &'static Thread) {
 
 /// The same from the machine's side, in the middle of a call. Returns whether the call goes on.
 pub(crate) fn deliver_in_call(thread: &'static Thread) -> bool {
-    with_base(thread.base, || deliver(thread));
-    thread.signals.restarts.get()
+    thread.cancel.outside_of_point(|| with_base(thread.base, || deliver(thread)));
+    thread.signals.restarts.get() && !thread.cancel.is_due()
 }
 
 #[cold]
@@ -303,15 +305,21 @@ fn wait(thread: &'static Thread, until: Option<Time>, what: &'static str) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sigwait(set: *const sigset_t, signal: &mut c_int) -> c_int {
-    call!(native!(fn sigwait(*const sigset_t, &mut c_int) -> c_int)(set, signal), |thread| {
-        let set = read_set(set).unwrap_or_default();
-        loop {
-            if let Ok(sent) = await_signal(thread, set, None) {
-                *signal = sent.signal;
-                return 0;
+unsafe extern "C-unwind" fn sigwait(set: *const sigset_t, signal: &mut c_int) -> c_int {
+    point(|| {
+        call!(native!(fn sigwait(*const sigset_t, &mut c_int) -> c_int)(set, signal), |thread| {
+            let set = read_set(set).unwrap_or_default();
+            loop {
+                match await_signal(thread, set, None) {
+                    Ok(sent) => {
+                        *signal = sent.signal;
+                        return 0;
+                    }
+                    Err(error) if thread.cancel.is_due() => return error,
+                    Err(_) => {}
+                }
             }
-        }
+        })
     })
 }
 
@@ -330,16 +338,24 @@ fn awaited(thread: &'static Thread, set: *const sigset_t, told: *mut c_void, unt
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sigwaitinfo(set: *const sigset_t, told: *mut c_void) -> c_int {
-    or_failed(call!(native!(fn sigwaitinfo(*const sigset_t, *mut c_void) -> c_int)(set, told), |thread| {
-        awaited(thread, set, told, None)
-    }))
+unsafe extern "C-unwind" fn sigwaitinfo(set: *const sigset_t, told: *mut c_void) -> c_int {
+    point(|| {
+        or_failed(call!(native!(fn sigwaitinfo(*const sigset_t, *mut c_void) -> c_int)(set, told), |thread| {
+            awaited(thread, set, told, None)
+        }))
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sigtimedwait(set: *const sigset_t, told: *mut c_void, length: *const libc::timespec) -> c_int {
-    let native = native!(fn sigtimedwait(*const sigset_t, *mut c_void, *const libc::timespec) -> c_int);
-    or_failed(call!(native(set, told, length), |thread| awaited(thread, set, told, crate::clock::after(length))))
+unsafe extern "C-unwind" fn sigtimedwait(
+    set: *const sigset_t,
+    told: *mut c_void,
+    length: *const libc::timespec,
+) -> c_int {
+    point(|| {
+        let native = native!(fn sigtimedwait(*const sigset_t, *mut c_void, *const libc::timespec) -> c_int);
+        or_failed(call!(native(set, told, length), |thread| awaited(thread, set, told, crate::clock::after(length))))
+    })
 }
 
 /// Waits with another mask until a handler has run.
@@ -356,15 +372,17 @@ fn suspend(thread: &'static Thread, mask: Set) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sigsuspend(mask: *const sigset_t) -> c_int {
-    or_errno(call!(native!(fn sigsuspend(*const sigset_t) -> c_int)(mask), |thread| {
-        suspend(thread, read_set(mask).unwrap_or_default())
-    }))
+unsafe extern "C-unwind" fn sigsuspend(mask: *const sigset_t) -> c_int {
+    point(|| {
+        or_errno(call!(native!(fn sigsuspend(*const sigset_t) -> c_int)(mask), |thread| {
+            suspend(thread, read_set(mask).unwrap_or_default())
+        }))
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pause() -> c_int {
-    or_errno(call!(native!(fn pause() -> c_int)(), |thread| suspend(thread, thread.signals.mask.get())))
+unsafe extern "C-unwind" fn pause() -> c_int {
+    point(|| or_errno(call!(native!(fn pause() -> c_int)(), |thread| suspend(thread, thread.signals.mask.get()))))
 }
 
 /// Runs a call with another mask, if one is given.

@@ -22,6 +22,7 @@ use libc::{
 
 use crate::access::enter_call;
 use crate::addresses::{Address, covers};
+use crate::cancel::point;
 use crate::descriptors::begin;
 use crate::files::{Object, Open};
 use crate::locks::{call, fail, failed, or_failed};
@@ -505,17 +506,19 @@ unsafe extern "C" fn listen(file: c_int, backlog: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn connect(file: c_int, address: *const u8, length: socklen_t) -> c_int {
-    let native = native!(fn connect(c_int, *const u8, socklen_t) -> c_int);
-    or_failed(call!(native(file, address, length), |_thread| {
-        with_socket(file, |socket, open| {
-            // SAFETY: the program's argument.
-            let address = unsafe { Address::read(address, length, socket.family) }?;
-            let connected = socket.connect_as(address, open.is_impatient.get());
-            socket.tell_watchers(open);
-            connected
-        })
-    }))
+unsafe extern "C-unwind" fn connect(file: c_int, address: *const u8, length: socklen_t) -> c_int {
+    point(|| {
+        let native = native!(fn connect(c_int, *const u8, socklen_t) -> c_int);
+        or_failed(call!(native(file, address, length), |_thread| {
+            with_socket(file, |socket, open| {
+                // SAFETY: the program's argument.
+                let address = unsafe { Address::read(address, length, socket.family) }?;
+                let connected = socket.connect_as(address, open.is_impatient.get());
+                socket.tell_watchers(open);
+                connected
+            })
+        }))
+    })
 }
 
 /// The call `accept4`, in a call of the program that has begun.
@@ -529,32 +532,34 @@ fn accept_on(thread: &'static Thread, file: c_int) -> Result<Rc<Open>, c_int> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn accept4(file: c_int, address: *mut u8, length: *mut socklen_t, flags: c_int) -> c_int {
-    let Some(thread) = thread::at_call() else {
-        let native = native!(fn accept4(c_int, *mut u8, *mut socklen_t, c_int) -> c_int);
-        // SAFETY: the program's own call: its duty.
-        return unsafe { native(file, address, length, flags) };
-    };
-    let accepted = on_host(|| {
-        enter_call(thread);
-        let open = accept_on(thread, file)?;
-        open.is_impatient.set(flags & SOCK_NONBLOCK != 0);
-        if let Object::Socket(socket) = &open.object {
-            // SAFETY: the program's arguments: null, or a place with its length.
-            unsafe { socket.peer.borrow().write(socket.family, address, length) }?;
+unsafe extern "C-unwind" fn accept4(file: c_int, address: *mut u8, length: *mut socklen_t, flags: c_int) -> c_int {
+    point(|| {
+        let Some(thread) = thread::at_call() else {
+            let native = native!(fn accept4(c_int, *mut u8, *mut socklen_t, c_int) -> c_int);
+            // SAFETY: the program's own call: its duty.
+            return unsafe { native(file, address, length, flags) };
+        };
+        let accepted = on_host(|| {
+            enter_call(thread);
+            let open = accept_on(thread, file)?;
+            open.is_impatient.set(flags & SOCK_NONBLOCK != 0);
+            if let Object::Socket(socket) = &open.object {
+                // SAFETY: the program's arguments: null, or a place with its length.
+                unsafe { socket.peer.borrow().write(socket.family, address, length) }?;
+            }
+            Ok(open)
+        });
+        thread.end_call();
+        signals::deliver_due(thread);
+        match accepted {
+            Ok(open) => shared().files.add(&open),
+            Err(error) => fail(error),
         }
-        Ok(open)
-    });
-    thread.end_call();
-    signals::deliver_due(thread);
-    match accepted {
-        Ok(open) => shared().files.add(&open),
-        Err(error) => fail(error),
-    }
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn accept(file: c_int, address: *mut u8, length: *mut socklen_t) -> c_int {
+unsafe extern "C-unwind" fn accept(file: c_int, address: *mut u8, length: *mut socklen_t) -> c_int {
     if thread::current().is_none() {
         let native = native!(fn accept(c_int, *mut u8, *mut socklen_t) -> c_int);
         // SAFETY: the program's own call: its duty.

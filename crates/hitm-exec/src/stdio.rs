@@ -5,7 +5,7 @@ use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::access::enter_call;
-use crate::files::{close, hitm_read, hitm_write, is_random};
+use crate::files::{close, is_random, read, write};
 use crate::native::native;
 use crate::random;
 use crate::start::shared;
@@ -51,13 +51,13 @@ fn descriptor(cookie: *mut c_void) -> c_int {
 
 extern "C" fn read_stream(cookie: *mut c_void, buffer: *mut u8, bytes: usize) -> isize {
     // SAFETY: the stream's buffer.
-    unsafe { hitm_read(descriptor(cookie), buffer.expose_provenance(), bytes, read_stream as *const () as usize) }
+    unsafe { read(descriptor(cookie), buffer.expose_provenance(), bytes, read_stream as *const () as usize) }
 }
 
 extern "C" fn write_stream(cookie: *mut c_void, buffer: *const u8, bytes: usize) -> isize {
     let pc = write_stream as *const () as usize;
     // SAFETY: the stream's buffer.
-    let written = unsafe { hitm_write(descriptor(cookie), buffer.expose_provenance(), bytes, pc) };
+    let written = unsafe { write(descriptor(cookie), buffer.expose_provenance(), bytes, pc) };
     // So a stream is told of an error.
     written.max(0)
 }
@@ -154,7 +154,7 @@ unsafe extern "C" fn vdprintf(file: c_int, format: *const c_char, arguments: *mu
         return bytes;
     }
     // SAFETY: so many bytes of text.
-    let written = unsafe { hitm_write(file, text.expose_provenance(), bytes as usize, vdprintf as *const () as usize) };
+    let written = unsafe { write(file, text.expose_provenance(), bytes as usize, vdprintf as *const () as usize) };
     // SAFETY: `vasprintf` has made it.
     unsafe { libc::free(text.cast()) };
     written as c_int

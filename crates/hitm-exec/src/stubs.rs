@@ -152,21 +152,28 @@ global_asm!(
     "mov rcx, r8",
     "mov r8, r9",
     "mov r9, [rsp + 8]",
-    ".globl recvfrom",
-    ".type recvfrom, @function",
-    "recvfrom:",
-    "push [rsp]",
-    "call hitm_recvfrom",
-    "add rsp, 8",
-    "ret",
-    ".globl sendto",
-    ".type sendto, @function",
-    "sendto:",
-    "push [rsp]",
-    "call hitm_sendto",
-    "add rsp, 8",
-    "ret",
+    "jmp recvfrom",
 );
+
+/// Such entries. A thread may end in them, so the unwinder must find their caller.
+macro_rules! with_caller_on_stack {
+    ($($name:literal => $function:literal;)*) => {$(global_asm!(
+        concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),
+        ".cfi_startproc",
+        "push [rsp]",
+        ".cfi_adjust_cfa_offset 8",
+        concat!("call ", $function),
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "ret",
+        ".cfi_endproc",
+    );)*};
+}
+
+with_caller_on_stack! {
+    "recvfrom" => "hitm_recvfrom";
+    "sendto" => "hitm_sendto";
+}
 
 /// Entries that hand over the caller and the frame pointer, in the registers of the first two
 /// arguments that are free.

@@ -101,9 +101,9 @@ fn on_descriptor(number: c_long, &[file, buffer, bytes, ..]: &[usize; 6], pc: us
     let file = file as c_int;
     Some(match number {
         // SAFETY: the program's own call: its duty.
-        libc::SYS_read => unsafe { files::hitm_read(file, buffer, bytes, pc) as c_long },
+        libc::SYS_read => unsafe { files::read(file, buffer, bytes, pc) as c_long },
         // SAFETY: as above.
-        libc::SYS_write => unsafe { files::hitm_write(file, buffer, bytes, pc) as c_long },
+        libc::SYS_write => unsafe { files::write(file, buffer, bytes, pc) as c_long },
         // SAFETY: as above.
         libc::SYS_close => unsafe { files::close(file).into() },
         libc::SYS_readv

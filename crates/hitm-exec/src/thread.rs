@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 
 use crate::access::{AccessState, enter};
 use crate::leave::{self, Outermost};
-use crate::{mutex, once, report, rseq, signals, start, tls};
+use crate::{cancel, mutex, once, report, rseq, signals, start, tls};
 
 /// Why a coroutine suspends.
 pub(crate) enum Wants {
@@ -77,6 +77,7 @@ pub(crate) struct Thread {
     pub(crate) signals: signals::OfThread,
     pub(crate) rseq: rseq::OfThread,
     pub(crate) leaving: leave::OfThread,
+    pub(crate) cancel: cancel::OfThread,
     /// The robust mutexes that it has.
     pub(crate) robust: RefCell<Vec<usize>>,
     /// The CPU that its code runs on, or is in the middle of a call on.
@@ -222,6 +223,7 @@ pub(crate) fn begin(runtime: &Handle<Simulated>, start: Start, main: Outermost) 
         signals: signals::OfThread::new(mask),
         rseq: rseq::OfThread::new(base),
         leaving: leave::OfThread::new(),
+        cancel: cancel::OfThread::default(),
         robust: RefCell::default(),
         cpu: Cell::new(None),
         has_woken: Cell::new(false),

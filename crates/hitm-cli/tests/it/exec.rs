@@ -214,7 +214,25 @@ fn natively_a_thread_that_leaves_unwinds_its_stack() {
     if !is_possible() {
         return;
     }
-    assert_eq!(Program::new("leaves.cc").natively(&[]), "ended\ncancelled\n");
+    let program = Program::new("leaves.cc");
+    assert_eq!(program.natively(&[]), "ended\ncancelled\n");
+    let (ended, _) = program.simulated(&["--cpus", "4", "--lines", "0"], &[]);
+    assert!(ended.stdout.starts_with("ended\ncancelled\n"), "{}", ended.stdout);
+}
+
+/// Where a thread that is cancelled ends, and where it does not.
+#[test]
+fn threads_are_cancelled_where_they_wait() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("cancels.c");
+    let natively = program.natively(&[]);
+    assert!(natively.ends_with("self 1, key 1\n"), "{natively}");
+    for cpus in ["2", "24"] {
+        let (ended, _) = program.simulated(&["--cpus", cpus, "--lines", "0"], &[]);
+        assert!(ended.stdout.starts_with(&natively), "on {cpus}: {}", ended.stdout);
+    }
 }
 
 #[test]

@@ -242,7 +242,7 @@ fn shared_libraries_are_seen() {
 fn what_leads_out_of_the_process_is_refused() {
     let Some(program) = program("refused.c") else { return };
     for (word, said) in [
-        ("cancel", "pthread_cancel: cancellation of threads is not simulated; let the thread return"),
+        ("cancel", "pthread_setcanceltype: a thread that may be cancelled at any instruction is not simulated; leave"),
         ("protected", "pthread_mutex_lock: a mutex that is priority-protected, or both robust and inheriting, is not"),
         ("fork", "fork: a child process cannot be simulated; run the program without"),
         ("vfork", "vfork: a child process cannot be simulated; run the program without"),

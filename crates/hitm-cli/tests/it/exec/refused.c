@@ -20,7 +20,7 @@
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "cancel"))
-        pthread_cancel(pthread_self());
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, 0);
     if (!strcmp(what, "protected")) {
         pthread_mutex_t mutex;
         pthread_mutexattr_t kind;
