@@ -24,7 +24,7 @@ use crate::run::{self, Outcome};
 use crate::tally::Tally;
 
 /// The number of seeds of a usual run: about a minute on two cores.
-const USUAL: u64 = 40;
+const USUAL: u64 = 24;
 
 /// The runs between two progress lines of a long soak, and between two histograms.
 const TELLS_EVERY: u64 = 20;

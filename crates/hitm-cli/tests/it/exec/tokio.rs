@@ -43,8 +43,12 @@ async fn serve(listener: TcpListener) {
     }
 }
 
-#[tokio::main]
-async fn main() {
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(run());
+}
+
+async fn run() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(serve(listener));
@@ -79,7 +83,7 @@ async fn main() {
 fn a_service_of_tokio_runs_as_it_is() {
     let Some(folder) = package("app", SERVICE) else { return };
     let manifest = folder.path().join("Cargo.toml");
-    let features = r#"["macros", "net", "rt-multi-thread", "time"]"#;
+    let features = r#"["net", "rt-multi-thread", "time"]"#;
     let needs = format!("[dependencies]\ntokio = {{ version = \"1\", features = {features} }}\n");
     let text = fs::read_to_string(&manifest).expect("a manifest") + &needs;
     fs::write(&manifest, text).expect("there is room");

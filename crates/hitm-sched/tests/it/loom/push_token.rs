@@ -239,6 +239,7 @@ pub(crate) fn a_request_for_another() -> Model {
 }
 
 #[test]
+#[ignore = "it takes a minute, and ends long after the others: `.ci/run slow` asks for it"]
 fn an_accounted_request_is_served() {
     a_request_meets_a_starter().check();
     meets_a_starter(CORE, Requests::Published, require_served).preemptions(3).check();
