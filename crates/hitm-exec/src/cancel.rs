@@ -7,8 +7,9 @@
 //!
 //! **Origin.** POSIX, section 2.9.5; the points are those of the C library that are simulated.
 //!
-//! **Differences.** The calls on files of the host are no points. A thread cannot be cancelled at
-//! any instruction (`PTHREAD_CANCEL_ASYNCHRONOUS`).
+//! **Differences.** A call that opens, closes or syncs a file is no point, and one that waits for
+//! the host is not interrupted. A thread cannot be cancelled at any instruction
+//! (`PTHREAD_CANCEL_ASYNCHRONOUS`).
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -38,6 +39,8 @@ pub(crate) struct OfThread {
     is_asked: Cell<bool>,
     is_disabled: Cell<bool>,
     is_in_point: Cell<bool>,
+    /// Whether it ends already.
+    is_ending: Cell<bool>,
     /// Whether it leaves its call for that.
     is_interrupted: Cell<bool>,
 }
@@ -45,14 +48,24 @@ pub(crate) struct OfThread {
 impl OfThread {
     /// Whether a wait ends, since the thread is to end.
     pub(crate) fn is_due(&self) -> bool {
-        self.is_asked.get() && !self.is_disabled.get() && self.is_in_point.get()
+        self.is_open() && self.is_in_point.get()
     }
 
-    /// The same, for a call that ends its wait then.
-    pub(crate) fn notice(&self) -> bool {
+    /// Whether it was cancelled, and may be.
+    fn is_open(&self) -> bool {
+        self.is_asked.get() && !self.is_disabled.get() && !self.is_ending.get()
+    }
+
+    /// The same as [`Self::is_due`], for a call that has ended its wait: the thread ends after it.
+    pub(crate) fn interrupts(&self) -> bool {
         let is_due = self.is_due();
         self.is_interrupted.set(self.is_interrupted.get() || is_due);
         is_due
+    }
+
+    /// The thread ends from now on: what it still runs is not cancelled.
+    pub(crate) fn end(&self) {
+        self.is_ending.set(true);
     }
 
     /// The rest of the call is no cancellation point.
@@ -70,14 +83,13 @@ impl OfThread {
 
 /// Ends the calling thread if it was cancelled before.
 fn test(thread: &'static Thread) {
-    if thread.cancel.is_asked.get() && !thread.cancel.is_disabled.get() {
+    if thread.cancel.is_open() {
         end(thread);
     }
 }
 
 fn end(thread: &'static Thread) -> ! {
-    // Its cleanup handlers and destructors are not cancelled.
-    thread.cancel.is_disabled.set(true);
+    thread.cancel.end();
     thread.value.set(CANCELLED);
     leave::unwind(thread)
 }
@@ -86,9 +98,10 @@ fn end(thread: &'static Thread) -> ! {
 pub(crate) fn point<R: Copy>(f: impl FnOnce() -> R) -> R {
     let Some(thread) = thread::current() else { return f() };
     test(thread);
-    thread.cancel.is_in_point.set(true);
+    // A handler of a signal may make such a call in the middle of another one.
+    let before = thread.cancel.is_in_point.replace(true);
     let result = f();
-    thread.cancel.is_in_point.set(false);
+    thread.cancel.is_in_point.set(before);
     if thread.cancel.is_interrupted.take() {
         end(thread);
     }

@@ -1,6 +1,6 @@
 //! Making, copying and setting up descriptors: pipes, pairs of sockets, `dup`, `fcntl`.
 
-use std::ffi::{c_int, c_uint, c_ulong};
+use std::ffi::{c_int, c_long, c_uint, c_ulong};
 use std::rc::Rc;
 
 use hitm_machine::Simulated;
@@ -138,6 +138,96 @@ macro_rules! copies {
     (@ $at:ident) => { usize };
 }
 
+/// Calls that begin at a place of a file, which no pipe or socket has.
+macro_rules! places {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(file: c_int $(, $argument: $kind)*) -> $result {
+            if opened(file).is_some() {
+                return fail(libc::ESPIPE).into();
+            }
+            // SAFETY: the program's own call: its duty.
+            unsafe { native!(fn $name(c_int $(, $kind)*) -> $result)(file $(, $argument)*) }
+        }
+    )*};
+}
+
+places! {
+    lseek(offset: i64, whence: c_int) -> i64;
+    lseek64(offset: i64, whence: c_int) -> i64;
+    pread(buffer: usize, bytes: usize, offset: i64) -> i64;
+    pread64(buffer: usize, bytes: usize, offset: i64) -> i64;
+    pwrite(buffer: usize, bytes: usize, offset: i64) -> i64;
+    pwrite64(buffer: usize, bytes: usize, offset: i64) -> i64;
+    preadv(parts: usize, count: c_int, offset: i64) -> i64;
+    preadv64(parts: usize, count: c_int, offset: i64) -> i64;
+    pwritev(parts: usize, count: c_int, offset: i64) -> i64;
+    pwritev64(parts: usize, count: c_int, offset: i64) -> i64;
+}
+
+/// Calls of several messages at once.
+macro_rules! several {
+    ($($name:ident($($argument:ident: $kind:ty),*), $instead:literal;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(file: c_int $(, $argument: $kind)*) -> c_int {
+            if opened(file).is_some() {
+                refuse_call(stringify!($name), "several messages of one call are not simulated", $instead);
+            }
+            // SAFETY: the program's own call: its duty.
+            unsafe { native!(fn $name(c_int $(, $kind)*) -> c_int)(file $(, $argument)*) }
+        }
+    )*};
+}
+
+several! {
+    sendmmsg(messages: usize, count: c_uint, flags: c_int), "use sendmsg";
+    recvmmsg(messages: usize, count: c_uint, flags: c_int, length: usize), "use recvmsg";
+}
+
+/// Tells a pipe or a socket for one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fstat(file: c_int, state: *mut libc::stat) -> c_int {
+    // The system call itself: see `stat_by` in `files.rs`.
+    // SAFETY: the program's own call: its duty.
+    let failed = unsafe { native!(fn syscall(c_long, c_int, *mut libc::stat) -> c_long)(libc::SYS_fstat, file, state) };
+    if failed == 0
+        && let Some((_, open)) = opened(file)
+    {
+        let kind = match open.object {
+            Object::Reads(_) | Object::Writes(_) => libc::S_IFIFO | 0o600,
+            Object::Socket(_) => libc::S_IFSOCK | 0o777,
+            Object::Random => return 0,
+            Object::Event(_) | Object::Timer(_) | Object::Epoll(_) => 0o600,
+        };
+        // SAFETY: the call has written it.
+        unsafe { (*state).st_mode = kind };
+    }
+    failed as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fstat64(file: c_int, state: *mut libc::stat) -> c_int {
+    // SAFETY: the program's own call: its duty.
+    unsafe { fstat(file, state) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if let Some(thread) = thread::current()
+        && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0
+    {
+        begin(thread, || shared().files.remove_range(first, last));
+    }
+    // SAFETY: the program's own call: its duty.
+    unsafe { native!(fn close_range(c_uint, c_uint, c_int) -> c_int)(first, last, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn closefrom(first: c_int) {
+    // SAFETY: the program's own call: its duty.
+    unsafe { close_range(first.max(0).cast_unsigned(), c_uint::MAX, 0) };
+}
+
 copies! {
     sendfile(to; from, at: usize, bytes: usize);
     sendfile64(to; from, at: usize, bytes: usize);
@@ -183,6 +273,13 @@ unsafe extern "C" fn dup3(file: c_int, number: c_int, flags: c_int) -> c_int {
     // It would close when another program starts, which is refused.
     // SAFETY: as above.
     unsafe { dup2(file, number) }
+}
+
+/// The form for files of any size.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fcntl64(file: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the program's own call: its duty.
+    unsafe { fcntl(file, command, argument) }
 }
 
 #[unsafe(no_mangle)]
@@ -234,6 +331,8 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: usize) -> c_
             open.is_impatient.set(unsafe { *place } != 0);
             0
         }
+        // It closes when another program starts, which is refused.
+        (libc::FIOCLEX | libc::FIONCLEX, _) => 0,
         (libc::FIONREAD, Object::Reads(_) | Object::Socket(_)) => {
             let waiting = begin(thread, || match &open.object {
                 Object::Reads(stream) => stream.waiting(),

@@ -22,7 +22,7 @@ use libc::{
 
 use crate::cancel::point;
 use crate::clock;
-use crate::files::{Object, Open};
+use crate::files::{Object, Open, is_open};
 use crate::locks::{call, failed, or_failed};
 use crate::native::native;
 use crate::polls::{after_millis, events_of, unwatch};
@@ -73,11 +73,16 @@ impl Item {
 
     /// Takes it out of its `epoll`: the program asks for that, or its file is closed.
     pub(crate) fn remove(self: &Rc<Self>) {
-        self.is_removed.set(true);
+        // Another thread may be about to do the same.
+        if self.is_removed.replace(true) {
+            return;
+        }
+        if let Some(epoll) = self.epoll.upgrade() {
+            epoll.items.borrow_mut().remove(&(self.file, self.open.number));
+        }
         self.open.items.borrow_mut().retain(|other| !Rc::ptr_eq(other, self));
         unwatch(&self.open, &Watcher::Item(self.clone()));
         if let Some(epoll) = self.epoll.upgrade() {
-            epoll.items.borrow_mut().remove(&self.file);
             let mut ready = epoll.list.0.lock();
             if self.is_ready.replace(false) {
                 ready.items.retain(|other| !Rc::ptr_eq(other, self));
@@ -109,7 +114,8 @@ impl Described for List {
 /// An `epoll`.
 pub(crate) struct Epoll {
     list: Placed<Simulated, List>,
-    items: RefCell<BTreeMap<c_int, Rc<Item>>>,
+    /// By descriptor and file: a descriptor may lead to another file later.
+    items: RefCell<BTreeMap<(c_int, u64), Rc<Item>>>,
 }
 
 impl Epoll {
@@ -160,7 +166,8 @@ impl Epoll {
         if matches!(&open.object, Object::Epoll(other) if Rc::ptr_eq(other, self)) {
             return Err(EINVAL);
         }
-        let known = self.items.borrow().get(&file).cloned();
+        let key = (file, open.number);
+        let known = self.items.borrow().get(&key).cloned();
         let item = match (is_new, known) {
             (true, Some(_)) => return Err(EEXIST),
             (false, None) => return Err(ENOENT),
@@ -182,7 +189,7 @@ impl Epoll {
             if leads_to(open, self) {
                 return Err(ELOOP);
             }
-            self.items.borrow_mut().insert(file, item.clone());
+            self.items.borrow_mut().insert(key, item.clone());
             open.items.borrow_mut().push(item.clone());
         }
         let events = events_of(open, Some(&watcher).filter(|_| is_new));
@@ -242,7 +249,7 @@ impl Epoll {
                 Some(seen) if !seen.is_empty() || is_over => return Ok(seen),
                 Some(_) => {}
                 None if is_over => return Ok(Vec::new()),
-                None => sleep(thread, until, "a file of an epoll").inspect_err(|_| self.pass_on(thread))?,
+                None => sleep(thread, until, "a file of an epoll", false).inspect_err(|_| self.pass_on(thread))?,
             }
         }
     }
@@ -276,6 +283,12 @@ fn epoll_of(file: c_int) -> Result<Rc<Epoll>, c_int> {
 fn control(epoll: c_int, operation: c_int, file: c_int, event: *const epoll_event) -> Result<(), c_int> {
     let epoll = epoll_of(epoll)?;
     let Some(open) = shared().files.get(file) else {
+        if !is_open(file) {
+            return Err(EBADF);
+        }
+        if operation != libc::EPOLL_CTL_ADD {
+            return Err(ENOENT);
+        }
         refuse_call(
             "epoll_ctl",
             "its descriptor leads out of the program",
@@ -283,7 +296,7 @@ fn control(epoll: c_int, operation: c_int, file: c_int, event: *const epoll_even
         );
     };
     if operation == libc::EPOLL_CTL_DEL {
-        let item = epoll.items.borrow().get(&file).cloned().ok_or(ENOENT)?;
+        let item = epoll.items.borrow().get(&(file, open.number)).cloned().ok_or(ENOENT)?;
         item.remove();
         return Ok(());
     }

@@ -8,8 +8,9 @@ use hitm_memory::{Described, Field, Lock, Placed};
 use libc::{EAGAIN, EINVAL, EPOLLIN, EPOLLOUT};
 
 use crate::access::{poke, store_lines};
+use crate::cancel::point;
 use crate::descriptors::begin;
-use crate::files::{Object, Open};
+use crate::files::{self, Object, Open};
 use crate::locks::fail;
 use crate::native::native;
 use crate::start::shared;
@@ -173,4 +174,20 @@ pub(crate) unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
     let is_impatient = flags & libc::EFD_NONBLOCK != 0;
     let event = begin(thread, || Event::new(Counter::OBJECT, value.into(), flags & libc::EFD_SEMAPHORE != 0));
     shared().files.add(&Open::new(Object::Event(event), is_impatient))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn eventfd_read(file: c_int, value: &mut u64) -> c_int {
+    let place = std::ptr::from_mut(value).expose_provenance();
+    // SAFETY: the program's argument: room for a count.
+    let read = point(|| unsafe { files::read(file, place, COUNT, eventfd_read as *const () as usize) });
+    if read == COUNT.cast_signed() { 0 } else { -1 }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn eventfd_write(file: c_int, value: u64) -> c_int {
+    let place = std::ptr::from_ref(&value).expose_provenance();
+    // SAFETY: a count.
+    let written = point(|| unsafe { files::write(file, place, COUNT, eventfd_write as *const () as usize) });
+    if written == COUNT.cast_signed() { 0 } else { -1 }
 }

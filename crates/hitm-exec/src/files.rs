@@ -46,6 +46,8 @@ pub(crate) enum Object {
 /// An open file: several descriptors may lead to it.
 pub(crate) struct Open {
     pub(crate) object: Object,
+    /// In the order in which they were made.
+    pub(crate) number: u64,
     /// Whether its calls do not wait (`O_NONBLOCK`).
     pub(crate) is_impatient: Cell<bool>,
     /// Where it is in an `epoll`.
@@ -56,7 +58,16 @@ pub(crate) struct Open {
 impl Open {
     pub(crate) fn new(object: Object, is_impatient: bool) -> Rc<Self> {
         let (is_impatient, items, descriptors) = (Cell::new(is_impatient), RefCell::default(), Cell::new(0));
-        Rc::new(Self { object, is_impatient, items, descriptors })
+        let number = shared().files.made.replace(shared().files.made.get() + 1);
+        Rc::new(Self { object, number, is_impatient, items, descriptors })
+    }
+
+    /// One number less leads to it; the last one closes it.
+    fn leave(&self) {
+        self.descriptors.set(self.descriptors.get() - 1);
+        if self.descriptors.get() == 0 {
+            system_call(|| self.close());
+        }
     }
 
     /// Nothing leads to it any more. In the kernel.
@@ -76,11 +87,14 @@ impl Open {
 
 /// The simulated descriptors.
 #[derive(Default)]
-pub(crate) struct Files(RefCell<FxHashMap<c_int, Rc<Open>>>);
+pub(crate) struct Files {
+    all: RefCell<FxHashMap<c_int, Rc<Open>>>,
+    made: Cell<u64>,
+}
 
 impl Files {
     pub(crate) fn get(&self, file: c_int) -> Option<Rc<Open>> {
-        self.0.borrow().get(&file).cloned()
+        self.all.borrow().get(&file).cloned()
     }
 
     /// Gives an open file the lowest free number. On the program's side.
@@ -90,34 +104,41 @@ impl Files {
         // SAFETY: the path is a C string.
         let file = unsafe { native(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC, 0) };
         if file >= 0 {
-            on_host(|| self.put(file, open));
+            on_host(|| _ = self.put(file, open));
         }
         file
     }
 
-    /// Lets a number lead to an open file.
-    fn put(&self, file: c_int, open: &Rc<Open>) {
+    /// Lets a number lead to an open file. Returns where it led before.
+    fn put(&self, file: c_int, open: &Rc<Open>) -> Option<Rc<Open>> {
         open.descriptors.set(open.descriptors.get() + 1);
-        self.0.borrow_mut().insert(file, open.clone());
+        self.all.borrow_mut().insert(file, open.clone())
     }
 
     /// Lets a number lead elsewhere: to an open file, or to the host's. On the machine's side.
     pub(crate) fn replace(&self, file: c_int, open: Option<&Rc<Open>>) {
-        self.remove(file);
-        if let Some(open) = open {
-            self.put(file, open);
+        let before = match open {
+            Some(open) => self.put(file, open),
+            None => self.all.borrow_mut().remove(&file),
+        };
+        if let Some(before) = before {
+            before.leave();
         }
     }
 
-    /// Takes a number away; the last one closes the file. On the machine's side.
-    fn remove(&self, file: c_int) {
-        let removed = self.0.borrow_mut().remove(&file);
-        let Some(open) = removed else { return };
-        open.descriptors.set(open.descriptors.get() - 1);
-        if open.descriptors.get() == 0 {
-            system_call(|| open.close());
-        }
+    /// Takes away the numbers from `first` to `last`. On the machine's side.
+    pub(crate) fn remove_range(&self, first: c_uint, last: c_uint) {
+        let is_within = |&file: &c_int| (first..=last).contains(&file.cast_unsigned());
+        let mut numbers: Vec<c_int> = self.all.borrow().keys().copied().filter(is_within).collect();
+        numbers.sort_unstable();
+        numbers.into_iter().for_each(|file| self.replace(file, None));
     }
+}
+
+/// Whether a number leads to any file, of the host too.
+pub(crate) fn is_open(file: c_int) -> bool {
+    // SAFETY: it asks about a descriptor.
+    unsafe { native!(fn fcntl(c_int, c_int, usize) -> c_int)(file, libc::F_GETFD, 0) >= 0 }
 }
 
 /// Whether a path is that of the system's random numbers.
@@ -310,19 +331,21 @@ pub(crate) unsafe fn write(file: c_int, buffer: usize, bytes: usize, pc: usize) 
     }
 }
 
-/// Reads or writes several buffers one after the other, until one is not done whole.
+/// Reads or writes several buffers one after the other, until one is not done whole. It may wait for
+/// the first one, or for each.
 pub(crate) fn vectored(
     open: &Open,
     call: Call,
     parts: *const libc::iovec,
     count: c_int,
+    waits_for_all: bool,
     one: impl Fn(&Open, Call, usize, usize) -> Result<usize, c_int>,
 ) -> Result<usize, c_int> {
     // SAFETY: the program's argument: so many parts.
     let parts = unsafe { std::slice::from_raw_parts(parts, count.max(0) as usize) };
     let mut sum = 0;
     for part in parts.iter().filter(|part| part.iov_len > 0) {
-        let call = Call { waits: call.waits && sum == 0, ..call };
+        let call = Call { waits: call.waits && (waits_for_all || sum == 0), ..call };
         match one(open, call, part.iov_base.expose_provenance(), part.iov_len) {
             Ok(done) => {
                 sum += done;
@@ -343,7 +366,7 @@ unsafe extern "C-unwind" fn hitm_readv(file: c_int, parts: *const libc::iovec, c
         match simulated(file) {
             // SAFETY: the program's own call: its duty.
             None => unsafe { native!(fn readv(c_int, *const libc::iovec, c_int) -> isize)(file, parts, count) },
-            Some(open) => on_file(open, true, pc, |open, call| vectored(open, call, parts, count, read_from)),
+            Some(open) => on_file(open, true, pc, |open, call| vectored(open, call, parts, count, false, read_from)),
         }
     })
 }
@@ -355,7 +378,7 @@ unsafe extern "C-unwind" fn hitm_writev(file: c_int, parts: *const libc::iovec, 
             // SAFETY: the program's own call: its duty.
             None => unsafe { native!(fn writev(c_int, *const libc::iovec, c_int) -> isize)(file, parts, count) },
             Some(open) => on_file(open, true, pc, |open, call| {
-                vectored(open, call, parts, count, |open, call, buffer, bytes| {
+                vectored(open, call, parts, count, true, |open, call, buffer, bytes| {
                     write_to(open, call, buffer, bytes, false)
                 })
             }),
@@ -368,7 +391,7 @@ pub(crate) unsafe extern "C" fn close(file: c_int) -> c_int {
     if let Some(thread) = thread::current() {
         on_host(|| {
             enter_call(thread);
-            shared().files.remove(file);
+            shared().files.replace(file, None);
         });
     }
     // SAFETY: the program's own call: its duty.

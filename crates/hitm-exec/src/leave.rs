@@ -204,6 +204,7 @@ pub(crate) unsafe extern "C-unwind" fn pthread_exit(value: usize) -> ! {
         unsafe { native!(unwinding fn pthread_exit(usize) -> ())(value) };
         unreachable!("the thread has ended")
     };
+    thread.cancel.end();
     thread.value.set(value);
     unwind(thread)
 }

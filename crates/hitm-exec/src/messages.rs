@@ -132,11 +132,17 @@ unsafe extern "C-unwind" fn hitm_recvmsg(file: c_int, message: *mut msghdr, flag
         };
         require("recvmsg", flags, READS);
         // SAFETY: the program's argument.
+        if flags & MSG_PEEK != 0 && unsafe { (*message).msg_iovlen } > 1 {
+            refuse_call("recvmsg", "MSG_PEEK with several buffers is not simulated", "give it one buffer");
+        }
+        // SAFETY: the program's argument.
         let message = unsafe { &mut *message };
         (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
         let (parts, count) = (message.msg_iov, message.msg_iovlen as c_int);
         on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| {
-            vectored(open, call, parts, count, |open, call, buffer, bytes| receive(open, call, buffer, bytes, flags))
+            vectored(open, call, parts, count, flags & MSG_WAITALL != 0, |open, call, buffer, bytes| {
+                receive(open, call, buffer, bytes, flags)
+            })
         })
     })
 }
@@ -156,7 +162,9 @@ unsafe extern "C-unwind" fn hitm_sendmsg(file: c_int, message: *const msghdr, fl
         }
         let (parts, count) = (message.msg_iov, message.msg_iovlen as c_int);
         on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| {
-            vectored(open, call, parts, count, |open, call, buffer, bytes| send_part(open, call, buffer, bytes, flags))
+            vectored(open, call, parts, count, true, |open, call, buffer, bytes| {
+                send_part(open, call, buffer, bytes, flags)
+            })
         })
     })
 }

@@ -109,6 +109,9 @@ const ROUNDS: usize = 4;
 
 /// Ends the calling thread's thread-local objects and thread-specific data. On the program's side.
 pub(crate) fn end_thread() {
+    if let Some(thread) = thread::current() {
+        thread.cancel.end();
+    }
     // What the C library calls for `thread_local` objects of C++; it is not in its headers.
     // SAFETY: both are C strings.
     let destroy = unsafe { libc::dlvsym(libc::RTLD_DEFAULT, c"__call_tls_dtors".as_ptr(), c"GLIBC_PRIVATE".as_ptr()) };

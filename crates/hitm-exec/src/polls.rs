@@ -89,7 +89,7 @@ fn wait_for<T>(
         if is_over {
             return Ok(found);
         }
-        let slept = if found.is_none() { sleep(thread, until, "one of several descriptors") } else { Ok(()) };
+        let slept = if found.is_none() { sleep(thread, until, "one of several descriptors", false) } else { Ok(()) };
         in_kernel(|| files.iter().for_each(|open| unwatch(open, &watcher)));
         if found.is_some() {
             return Ok(found);
@@ -217,6 +217,41 @@ fn select_all(thread: &'static Thread, count: c_int, sets: [*mut fd_set; 3], unt
         }
     }
     bits
+}
+
+/// The form that checks the array's size.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __ppoll_chk(
+    all: *mut pollfd,
+    count: u64,
+    length: *const timespec,
+    mask: *const u64,
+    _bytes: usize,
+) -> c_int {
+    // SAFETY: the program's own call: its duty.
+    unsafe { ppoll(all, count, length, mask) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pselect(
+    count: c_int,
+    reads: *mut fd_set,
+    writes: *mut fd_set,
+    others: *mut fd_set,
+    length: *const timespec,
+    mask: *const u64,
+) -> c_int {
+    type Set = *mut fd_set;
+    let native = native!(fn pselect(c_int, Set, Set, Set, *const timespec, *const u64) -> c_int);
+    point(|| {
+        or_failed(call!(native(count, reads, writes, others, length, mask), |thread| {
+            // SAFETY: the program's argument: null or a set.
+            let mask = unsafe { mask.as_ref() };
+            signals::with_mask(thread, mask.copied(), || {
+                select_all(thread, count, [reads, writes, others], clock::after(length))
+            })
+        }))
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -203,7 +203,7 @@ pub(crate) fn notice(thread: &Thread) -> bool {
     let any = |pending: &RefCell<Vec<Sent>>| pending.borrow().iter().any(|sent| open & bit(sent.signal) != 0);
     let due = any(&thread.signals.pending) || any(&shared().signals.pending);
     thread.signals.due.set(due);
-    thread.cancel.notice() || due
+    due || thread.cancel.is_due()
 }
 
 /// Runs the handlers that are due. On the program's side.
@@ -216,12 +216,16 @@ pub(crate) fn deliver_due(thread: &'static Thread) {
 
 /// The same from the machine's side, in the middle of a call. Returns whether the call goes on.
 pub(crate) fn deliver_in_call(thread: &'static Thread) -> bool {
-    thread.cancel.outside_of_point(|| with_base(thread.base, || deliver(thread)));
-    thread.signals.restarts.get() && !thread.cancel.is_due()
+    with_base(thread.base, || deliver(thread));
+    thread.signals.restarts.get() && !thread.cancel.interrupts()
 }
 
 #[cold]
 fn deliver(thread: &'static Thread) {
+    thread.cancel.outside_of_point(|| run_handlers(thread));
+}
+
+fn run_handlers(thread: &'static Thread) {
     thread.signals.due.set(false);
     thread.signals.restarts.set(true);
     while let Some((sent, action)) = on_host(|| next(thread)) {
@@ -389,6 +393,10 @@ unsafe extern "C-unwind" fn pause() -> c_int {
 pub(crate) fn with_mask<R>(thread: &'static Thread, mask: Option<Set>, f: impl FnOnce() -> R) -> R {
     let Some(mask) = mask else { return f() };
     let before = thread.signals.mask.replace(mask & !ALWAYS);
+    if notice(thread) {
+        // Its next wait ends at once.
+        thread.wake();
+    }
     let result = f();
     thread.signals.mask.set(before);
     notice(thread);

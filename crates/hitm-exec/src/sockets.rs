@@ -16,15 +16,16 @@ use std::rc::Rc;
 use hitm_machine::Simulated;
 use hitm_memory::{Described, Field, Lock, PathCost, Placed, Platform};
 use libc::{
-    AF_INET, AF_INET6, AF_UNIX, EADDRINUSE, EAGAIN, ECONNREFUSED, EINPROGRESS, EINVAL, EISCONN, ENOENT, ENOTCONN,
-    ENOTSOCK, EPOLLIN, POLLERR, POLLHUP, POLLIN, POLLOUT, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, socklen_t,
+    AF_INET, AF_INET6, AF_UNIX, EADDRINUSE, EAGAIN, EBADF, ECONNREFUSED, EINPROGRESS, EINVAL, EISCONN, ENOENT,
+    ENOTCONN, ENOTSOCK, EPOLLIN, POLLERR, POLLHUP, POLLIN, POLLOUT, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM,
+    socklen_t,
 };
 
 use crate::access::enter_call;
 use crate::addresses::{Address, covers};
 use crate::cancel::point;
 use crate::descriptors::begin;
-use crate::files::{Object, Open};
+use crate::files::{Object, Open, is_open};
 use crate::locks::{call, fail, failed, or_failed};
 use crate::native::native;
 use crate::options::Options;
@@ -57,11 +58,16 @@ impl Described for Accepts {
 }
 
 /// A listening socket.
-struct Listener(Placed<Simulated, Accepts>);
+struct Listener {
+    accepts: Placed<Simulated, Accepts>,
+    /// That of its connections.
+    family: c_int,
+}
 
 impl Listener {
-    fn new() -> Rc<Self> {
-        let listener = Rc::new(Self(Placed::new(Accepts(Lock::new(Backlog::default())), None, None)));
+    fn new(family: c_int) -> Rc<Self> {
+        let accepts = Placed::new(Accepts(Lock::new(Backlog::default())), None, None);
+        let listener = Rc::new(Self { accepts, family });
         // It keeps its memory to the end, so that each line keeps its name in the report.
         std::mem::forget(listener.clone());
         listener
@@ -72,7 +78,7 @@ impl Listener {
     /// # Errors
     /// `ECONNREFUSED` if it was closed.
     fn add(&self, connection: Rc<Open>) -> Result<(), c_int> {
-        let mut backlog = self.0.0.lock();
+        let mut backlog = self.accepts.0.lock();
         if backlog.is_closed {
             return Err(ECONNREFUSED);
         }
@@ -90,7 +96,7 @@ impl Listener {
     fn accept(&self, call: Call) -> Result<Rc<Open>, c_int> {
         loop {
             let taken = in_kernel(|| {
-                let mut backlog = self.0.0.lock();
+                let mut backlog = self.accepts.0.lock();
                 leave(&mut backlog.acceptors, call.thread);
                 let taken = backlog.connections.pop_front();
                 if taken.is_none() && call.waits && !backlog.is_closed {
@@ -108,7 +114,7 @@ impl Listener {
     /// A thread that was interrupted may have been woken for a connection: another takes it.
     fn pass_on(&self, thread: &Thread) {
         in_kernel(|| {
-            let mut backlog = self.0.0.lock();
+            let mut backlog = self.accepts.0.lock();
             leave(&mut backlog.acceptors, thread);
             let next = if backlog.connections.is_empty() { None } else { backlog.acceptors.pop_front() };
             drop(backlog);
@@ -117,14 +123,14 @@ impl Listener {
     }
 
     fn has_connections(&self, watcher: Option<&Watcher>) -> bool {
-        let mut backlog = self.0.0.lock();
+        let mut backlog = self.accepts.0.lock();
         backlog.watchers.add(watcher);
         !backlog.connections.is_empty() || backlog.is_closed
     }
 
     /// Takes no more connections, and ends those that were not accepted.
     fn close(&self) {
-        let mut backlog = self.0.0.lock();
+        let mut backlog = self.accepts.0.lock();
         backlog.is_closed = true;
         let connections = std::mem::take(&mut backlog.connections);
         let (acceptors, watchers) = (std::mem::take(&mut backlog.acceptors), backlog.watchers.clone());
@@ -223,7 +229,7 @@ impl Socket {
         let state = self.state.borrow().clone();
         match state {
             State::Fresh => {}
-            State::Listens(listener) => listener.0.0.lock().watchers.remove(watcher),
+            State::Listens(listener) => listener.accepts.0.lock().watchers.remove(watcher),
             State::Connected(reads, writes) => {
                 reads.unwatch(watcher);
                 writes.unwatch(watcher);
@@ -246,7 +252,7 @@ impl Socket {
             }
             State::Connected(reads, writes) => {
                 if reads_end {
-                    reads.close(true);
+                    reads.shut_reading(self.family == AF_UNIX);
                 }
                 if writes_end {
                     writes.close(false);
@@ -259,8 +265,15 @@ impl Socket {
     /// Its last descriptor was closed.
     pub(crate) fn close(&self) {
         shared().sockets.remove(self);
-        // What it never was connected to needs no end.
-        let _ = self.shut_down(true, true);
+        let state = self.state.borrow().clone();
+        match state {
+            State::Fresh => {}
+            State::Listens(listener) => listener.close(),
+            State::Connected(reads, writes) => {
+                reads.close(true);
+                writes.close(false);
+            }
+        }
     }
 
     /// Sets the name that peers connect to.
@@ -291,7 +304,7 @@ impl Socket {
                 _ => Address::Internet(Ipv6Addr::UNSPECIFIED.into(), 0),
             })?;
         }
-        let listener = Listener::new();
+        let listener = Listener::new(self.family);
         shared().sockets.set_listener(self, &listener);
         self.state.replace(State::Listens(listener));
         Ok(())
@@ -314,7 +327,7 @@ impl Socket {
         };
         let listener = shared().sockets.listener_at(&address, &own)?;
         let (there, back) = (Stream::new(true), Stream::new(true));
-        let other = Self::new(self.family, State::Connected(there.clone(), back.clone()));
+        let other = Self::new(listener.family, State::Connected(there.clone(), back.clone()));
         other.own.replace(address.clone());
         other.peer.replace(own.clone());
         self.own.replace(own);
@@ -335,15 +348,12 @@ impl Socket {
 
     /// The call `connect`.
     fn connect_as(&self, address: Address, is_impatient: bool) -> Result<(), c_int> {
-        if self.is_in_progress.take() {
-            return match self.take_error() {
-                0 => Ok(()),
-                error => Err(error),
-            };
-        }
-        match *self.state.borrow() {
-            State::Fresh => {}
-            State::Listens(_) | State::Connected(..) => return Err(EISCONN),
+        let was_in_progress = self.is_in_progress.take();
+        match (self.take_error(), &*self.state.borrow()) {
+            (0, State::Fresh) => {}
+            (0, State::Connected(..)) if was_in_progress => return Ok(()),
+            (0, State::Listens(_) | State::Connected(..)) => return Err(EISCONN),
+            (error, _) => return Err(error),
         }
         if let Address::Internet(ip, _) = address
             && !is_of_this_machine(ip)
@@ -457,10 +467,15 @@ impl Sockets {
     }
 }
 
+/// The error of a call on a descriptor that does not lead to anything simulated.
+fn no_socket(file: c_int) -> c_int {
+    if is_open(file) { ENOTSOCK } else { EBADF }
+}
+
 /// Runs `f` with the socket of a descriptor, on the machine's side.
 pub(crate) fn with_socket(file: c_int, f: impl FnOnce(&Socket, &Open) -> Result<(), c_int>) -> c_int {
     Simulated::charge(PathCost::SystemCall);
-    let Some(open) = shared().files.get(file) else { return failed(ENOTSOCK) };
+    let Some(open) = shared().files.get(file) else { return failed(no_socket(file)) };
     let Object::Socket(socket) = &open.object else { return failed(ENOTSOCK) };
     in_kernel(|| f(socket, &open)).map_or_else(failed, |()| 0)
 }
@@ -524,7 +539,7 @@ unsafe extern "C-unwind" fn connect(file: c_int, address: *const u8, length: soc
 /// The call `accept4`, in a call of the program that has begun.
 fn accept_on(thread: &'static Thread, file: c_int) -> Result<Rc<Open>, c_int> {
     Simulated::charge(PathCost::SystemCall);
-    let open = shared().files.get(file).ok_or(ENOTSOCK)?;
+    let open = shared().files.get(file).ok_or_else(|| no_socket(file))?;
     let Object::Socket(socket) = &open.object else { return Err(ENOTSOCK) };
     let State::Listens(listener) = socket.state.borrow().clone() else { return Err(EINVAL) };
     let until = socket.options.read_until();

@@ -2,13 +2,14 @@
 //! sockets. The C library's buffers are not simulated.
 
 use std::arch::global_asm;
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::access::enter_call;
 use crate::files::{close, is_random, read, write};
 use crate::native::native;
 use crate::random;
-use crate::start::shared;
+use crate::start::{self, shared};
 use crate::sysfs::StandIn;
 use crate::thread;
 use crate::tls::on_host;
@@ -31,7 +32,11 @@ struct Stream {
 
 unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut Stream;
+    fn __fsetlocking(stream: *mut Stream, how: c_int) -> c_int;
 }
+
+/// `FSETLOCKING_BYCALLER` of glibc's `stdio_ext.h`.
+const LOCKED_BY_CALLER: c_int = 2;
 
 extern "C" fn read_random(_cookie: *mut c_void, buffer: *mut u8, bytes: usize) -> isize {
     if let Some(thread) = thread::current() {
@@ -44,27 +49,56 @@ extern "C" fn read_random(_cookie: *mut c_void, buffer: *mut u8, bytes: usize) -
     bytes.cast_signed()
 }
 
-/// The descriptor of a stream is its cookie.
-fn descriptor(cookie: *mut c_void) -> c_int {
-    cookie.addr() as c_int
+/// What a stream over a descriptor has for a cookie. It lives as long as the process.
+struct OverDescriptor {
+    file: c_int,
+    stream: Cell<*mut Stream>,
+    /// Whether it reads or writes now.
+    is_busy: Cell<bool>,
+}
+
+/// Runs `f` with the descriptor of a stream. The machine may turn to another thread meanwhile. The
+/// stream has no lock ([`fdopen`]), so another thread must not use it then.
+fn over<R>(cookie: *mut c_void, f: impl FnOnce(c_int) -> R) -> R {
+    // SAFETY: `fdopen` gave it, and has leaked it.
+    let own = unsafe { &*cookie.cast_const().cast::<OverDescriptor>() };
+    let words = || {
+        let stream = own.stream.get();
+        // SAFETY: null before there is a stream; a stream until it is closed.
+        unsafe { stream.as_ref() }.map(|stream| stream.words)
+    };
+    let (before, was_busy) = (words(), own.is_busy.replace(true));
+    let result = f(own.file);
+    own.is_busy.set(false);
+    if was_busy || words() != before {
+        start::refuse_call(
+            "fdopen",
+            "several threads use a stream over a pipe or socket at the same time",
+            "use read and write, or a lock of the program's own",
+        );
+    }
+    result
 }
 
 extern "C" fn read_stream(cookie: *mut c_void, buffer: *mut u8, bytes: usize) -> isize {
+    let pc = read_stream as *const () as usize;
     // SAFETY: the stream's buffer.
-    unsafe { read(descriptor(cookie), buffer.expose_provenance(), bytes, read_stream as *const () as usize) }
+    over(cookie, |file| unsafe { read(file, buffer.expose_provenance(), bytes, pc) })
 }
 
 extern "C" fn write_stream(cookie: *mut c_void, buffer: *const u8, bytes: usize) -> isize {
     let pc = write_stream as *const () as usize;
     // SAFETY: the stream's buffer.
-    let written = unsafe { write(descriptor(cookie), buffer.expose_provenance(), bytes, pc) };
+    let written = over(cookie, |file| unsafe { write(file, buffer.expose_provenance(), bytes, pc) });
     // So a stream is told of an error.
     written.max(0)
 }
 
 extern "C" fn close_stream(cookie: *mut c_void) -> c_int {
+    // SAFETY: `fdopen` gave it, and has leaked it.
+    let own = unsafe { &*cookie.cast_const().cast::<OverDescriptor>() };
     // SAFETY: the stream's descriptor.
-    unsafe { close(descriptor(cookie)) }
+    unsafe { close(own.file) }
 }
 
 macro_rules! opens_stream {
@@ -92,13 +126,20 @@ unsafe extern "C" fn fdopen(file: c_int, mode: *const c_char) -> *mut Stream {
         return unsafe { native!(fn fdopen(c_int, *const c_char) -> *mut Stream)(file, mode) };
     }
     let functions = Functions { read: read_stream, write: Some(write_stream), seek: 0, close: Some(close_stream) };
-    // SAFETY: the functions take the descriptor for a cookie.
-    let stream = unsafe { fopencookie(std::ptr::without_provenance_mut(file as usize), mode, functions) };
-    // SAFETY: null, or a stream, which begins like this. `fileno` finds the number there; what reads
-    // and writes are the functions.
-    if let Some(stream) = unsafe { stream.as_mut() } {
-        stream.descriptor = file;
+    let own = OverDescriptor { file, stream: Cell::new(std::ptr::null_mut()), is_busy: Cell::new(false) };
+    let own: &'static OverDescriptor = on_host(|| Box::leak(Box::new(own)));
+    // SAFETY: the functions take such a cookie.
+    let stream = unsafe { fopencookie(std::ptr::from_ref(own).cast_mut().cast(), mode, functions) };
+    if stream.is_null() {
+        return stream;
     }
+    // A thread that waited for a lock of the C library would hold the whole machine up.
+    // SAFETY: it is a stream.
+    unsafe { __fsetlocking(stream, LOCKED_BY_CALLER) };
+    // SAFETY: a stream begins like this. `fileno` finds the number there; what reads and writes are
+    // the functions.
+    unsafe { (*stream).descriptor = file };
+    own.stream.set(stream);
     stream
 }
 

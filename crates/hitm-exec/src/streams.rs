@@ -9,7 +9,7 @@
 //! a copy touches each line once. A message of a socket that is larger than a page is sent in
 //! pages.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -84,8 +84,6 @@ struct State {
     /// Those that poll the end that reads, and the end that writes.
     reading: Watchers,
     writing: Watchers,
-    has_reader: bool,
-    has_writer: bool,
 }
 
 /// What the lock of a socket's sending side protects.
@@ -138,12 +136,18 @@ impl Call {
         if self.until.is_some_and(|until| until <= Simulated::now()) {
             return Err(EAGAIN);
         }
-        sleep(self.thread, self.until, what)
+        sleep(self.thread, self.until, what, self.until.is_none())
     }
 }
 
 /// One direction.
 pub(crate) struct Stream {
+    /// Whether the ends are open. An end is closed before the locks are taken that let those know
+    /// who wait; whoever begins to wait looks under a lock.
+    has_reader: Cell<bool>,
+    has_writer: Cell<bool>,
+    /// Whether its reader has said that it reads no more.
+    is_shut_for_reader: Cell<bool>,
     receives: Placed<Simulated, Receives>,
     /// Of a socket.
     sends: Option<Placed<Simulated, Sends>>,
@@ -162,14 +166,20 @@ pub(crate) fn in_kernel<R>(f: impl FnOnce() -> R) -> R {
 /// Sleeps until the thread is woken.
 ///
 /// # Errors
-/// `EINTR` when a handler has run that does not let the call go on.
-pub(crate) fn sleep(thread: &'static Thread, until: Option<Time>, what: &'static str) -> Result<(), c_int> {
+/// `EINTR` when a handler has run, unless the call is one that goes on and the handler lets it; and
+/// when the thread is cancelled.
+pub(crate) fn sleep(
+    thread: &'static Thread,
+    until: Option<Time>,
+    what: &'static str,
+    goes_on: bool,
+) -> Result<(), c_int> {
     program::fence();
     thread.waits_for.set(what);
     thread.leave(Wants::Wake(until));
     thread.waits_for.set("runs");
     Simulated::settle();
-    if signals::notice(thread) && !signals::deliver_in_call(thread) {
+    if signals::notice(thread) && !(signals::deliver_in_call(thread) && goes_on) {
         return Err(EINTR);
     }
     Ok(())
@@ -188,16 +198,31 @@ pub(crate) fn leave(queue: &mut VecDeque<&'static Thread>, thread: &Thread) {
 impl Stream {
     /// An empty stream: a pipe, or a direction of a pair of sockets.
     pub(crate) fn new(is_socket: bool) -> Rc<Self> {
-        let state = State { has_reader: true, has_writer: true, ..State::default() };
         let name = if is_socket { "socket_receives" } else { Receives::OBJECT };
         let stream = Rc::new(Self {
-            receives: Placed::named(name, Receives(Lock::new(state)), None, None),
+            has_reader: Cell::new(true),
+            has_writer: Cell::new(true),
+            is_shut_for_reader: Cell::new(false),
+            receives: Placed::named(name, Receives(Lock::new(State::default())), None, None),
             sends: is_socket.then(|| Placed::new(Sends(Lock::new(Counted::default())), None, None)),
             pages: RefCell::new(vec![None; CAPACITY / PAGE]),
         });
         // It keeps its memory to the end, so that each line keeps its name in the report.
         std::mem::forget(stream.clone());
         stream
+    }
+
+    /// Requires that both ends are open, for a write.
+    ///
+    /// # Errors
+    /// `EPIPE`.
+    fn require_open(&self) -> Result<(), c_int> {
+        if self.has_reader.get() && self.has_writer.get() { Ok(()) } else { Err(EPIPE) }
+    }
+
+    /// Whether its reader finds the end once it has read what there is.
+    fn is_ended(&self) -> bool {
+        !self.has_writer.get() || self.is_shut_for_reader.get() || !self.has_reader.get()
     }
 
     #[track_caller]
@@ -255,9 +280,7 @@ impl Stream {
     fn write_to_pipe(&self, call: Call, buffer: usize, bytes: usize) -> Result<Option<usize>, c_int> {
         let mut state = self.state();
         leave(&mut state.writers, call.thread);
-        if !state.has_reader {
-            return Err(EPIPE);
-        }
+        self.require_open()?;
         let room = CAPACITY - (state.written - state.read);
         let step = if bytes <= PAGE { bytes } else { bytes.min(room / PAGE * PAGE) };
         if step > room || step == 0 && bytes > 0 {
@@ -290,6 +313,10 @@ impl Stream {
     ) -> Result<Option<usize>, c_int> {
         let mut counts = sends.lock();
         leave(&mut counts.writers, call.thread);
+        self.require_open()?;
+        if bytes == 0 {
+            return Ok(Some(0));
+        }
         if counts.bytes >= LIMIT {
             if call.waits {
                 counts.writers.push_back(call.thread);
@@ -305,9 +332,8 @@ impl Stream {
         load_lines(buffer, bytes, call.pc);
         firsts(&memory, 0..lines).for_each(|word| word.set(bytes as u64));
         let mut state = self.state();
-        if !state.has_reader {
-            return Err(EPIPE);
-        }
+        // Its reader was closed meanwhile, and has set the count to 0.
+        self.require_open()?;
         state.bytes.extend(program_bytes(buffer, bytes));
         state.messages.push_back(Message { memory, bytes, read: 0 });
         let (reader, watchers) = (state.readers.pop_front(), state.reading.clone());
@@ -347,7 +373,7 @@ impl Stream {
         loop {
             let read = in_kernel(|| {
                 let mut state = self.state();
-                let step = Self::begin_read(&mut state, call, bytes)?;
+                let step = self.begin_read(&mut state, call, bytes)?;
                 store_lines(buffer, step, call.pc);
                 give_program(buffer, state.bytes.iter().copied().take(step));
                 // Another reader may take what this one has left.
@@ -381,10 +407,10 @@ impl Stream {
     }
 
     /// Begins a read: how many bytes there are for it, or `None` when it has to wait.
-    fn begin_read(state: &mut State, call: Call, bytes: usize) -> Option<usize> {
+    fn begin_read(&self, state: &mut State, call: Call, bytes: usize) -> Option<usize> {
         leave(&mut state.readers, call.thread);
         let step = bytes.min(state.bytes.len());
-        if step > 0 || bytes == 0 || !state.has_writer {
+        if step > 0 || bytes == 0 || self.is_ended() {
             return Some(step);
         }
         if call.waits {
@@ -395,7 +421,7 @@ impl Stream {
 
     fn read_from_pipe(&self, call: Call, buffer: usize, bytes: usize) -> Option<usize> {
         let mut state = self.state();
-        let step = Self::begin_read(&mut state, call, bytes)?;
+        let step = self.begin_read(&mut state, call, bytes)?;
         let at = state.read;
         self.of_pages(at, step, |word| _ = word.get());
         store_lines(buffer, step, call.pc);
@@ -413,7 +439,7 @@ impl Stream {
 
     fn receive(&self, sends: &Lock<Simulated, Counted>, call: Call, buffer: usize, bytes: usize) -> Option<usize> {
         let mut state = self.state();
-        let step = Self::begin_read(&mut state, call, bytes)?;
+        let step = self.begin_read(&mut state, call, bytes)?;
         let (mut left, mut read) = (step, Vec::new());
         while left > 0 {
             let message = state.messages.front_mut().expect("its bytes are counted");
@@ -439,7 +465,8 @@ impl Stream {
         let mut counts = sends.lock();
         for (memory, _, done) in read {
             if let Some(bytes) = done {
-                counts.bytes -= counted(bytes);
+                // A reader that was closed has set it to 0.
+                counts.bytes = counts.bytes.saturating_sub(counted(bytes));
                 counts.free.push(memory);
             }
         }
@@ -456,16 +483,20 @@ impl Stream {
     pub(crate) fn reading(&self, watcher: Option<&Watcher>) -> Reading {
         let mut state = self.state();
         state.reading.add(watcher);
-        Reading { has_bytes: !state.bytes.is_empty(), is_ended: !state.has_writer }
+        Reading { has_bytes: !state.bytes.is_empty(), is_ended: self.is_ended() }
     }
 
     /// The same of its writing end.
     pub(crate) fn writing(&self, watcher: Option<&Watcher>) -> Writing {
-        let has_space = self.sends.as_ref().is_none_or(|sends| sends.0.lock().bytes < LIMIT);
         let mut state = self.state();
         state.writing.add(watcher);
         let has_page = state.written - state.read + PAGE <= CAPACITY;
-        Writing { has_room: has_space && has_page, is_deaf: !state.has_reader, is_shut: !state.has_writer }
+        drop(state);
+        // After the watcher is there: who makes room tells it, or has made room before.
+        let has_space = self.sends.as_ref().is_none_or(|sends| sends.0.lock().bytes < LIMIT);
+        let (is_deaf, is_shut) = (!self.has_reader.get(), !self.has_writer.get());
+        // A write that fails does not wait.
+        Writing { has_room: has_space && has_page || is_deaf || is_shut, is_deaf, is_shut }
     }
 
     pub(crate) fn unwatch(&self, watcher: &Watcher) {
@@ -479,18 +510,39 @@ impl Stream {
         self.state().bytes.len()
     }
 
-    /// The last descriptor of an end was closed.
+    /// Its reader reads no more than what there is. The writer learns it if `is_local`.
+    pub(crate) fn shut_reading(&self, is_local: bool) {
+        self.is_shut_for_reader.set(true);
+        if is_local {
+            self.has_reader.set(false);
+        }
+        self.tell_of_end(false);
+    }
+
+    /// The last descriptor of an end was closed, or it writes no more.
     pub(crate) fn close(&self, is_reader: bool) {
+        let end = if is_reader { &self.has_reader } else { &self.has_writer };
+        end.set(false);
+        self.tell_of_end(is_reader);
+    }
+
+    /// Wakes all who wait, and lets go of what nobody reads any more if `is_unread`.
+    fn tell_of_end(&self, is_unread: bool) {
         let mut state = self.state();
-        if is_reader {
-            state.has_reader = false;
-        } else {
-            state.has_writer = false;
+        if is_unread {
+            state.bytes.clear();
+            state.messages.clear();
         }
         let (readers, writers) = (std::mem::take(&mut state.readers), std::mem::take(&mut state.writers));
         let (reading, writing) = (state.reading.clone(), state.writing.clone());
         drop(state);
-        let senders = self.sends.as_ref().map(|sends| std::mem::take(&mut sends.0.lock().writers));
+        let senders = self.sends.as_ref().map(|sends| {
+            let mut counts = sends.0.lock();
+            if is_unread {
+                counts.bytes = 0;
+            }
+            std::mem::take(&mut counts.writers)
+        });
         let told = reading.told(EPOLLIN | EPOLLRDHUP | EPOLLHUP);
         let told = told.into_iter().chain(writing.told(EPOLLOUT | EPOLLERR | EPOLLHUP));
         wake(readers.into_iter().chain(writers).chain(told).chain(senders.into_iter().flatten()));

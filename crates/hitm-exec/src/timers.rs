@@ -400,6 +400,8 @@ unsafe extern "C" fn timerfd_settime(file: c_int, flags: c_int, new: &itimerspec
     or_failed(call!(native(file, flags, new, before), |_thread| {
         with_file(file, |timer| {
             tell(before, timer.0.left());
+            // An expiry that is under way counts no more.
+            timer.close();
             timer.count().take_all();
             timer.0.set_as(new, flags & libc::TFD_TIMER_ABSTIME != 0);
         })

@@ -32,7 +32,9 @@ pub(crate) struct Watchers(Vec<Watcher>);
 
 impl Watchers {
     pub(crate) fn add(&mut self, watcher: Option<&Watcher>) {
-        self.0.extend(watcher.cloned());
+        if let Some(watcher) = watcher.filter(|new| !self.0.iter().any(|known| known.is(new))) {
+            self.0.push(watcher.clone());
+        }
     }
 
     pub(crate) fn remove(&mut self, watcher: &Watcher) {

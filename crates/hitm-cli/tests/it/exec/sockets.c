@@ -7,14 +7,18 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -322,6 +326,139 @@ static void local(const char *path, socklen_t bytes) {
         unlink(path);
 }
 
+static void *fill(void *argument) {
+    char part[4096] = "";
+    while (send(*(int *)argument, part, sizeof part, MSG_NOSIGNAL) > 0)
+        ;
+    return (void *)(long)errno;
+}
+
+static void *receive_one(void *argument) {
+    char byte;
+    return (void *)(long)recv(*(int *)argument, &byte, 1, 0);
+}
+
+static void *close_late(void *argument) {
+    usleep(3000);
+    shutdown(*(int *)argument, SHUT_RDWR);
+    return 0;
+}
+
+static void note(int signal) { (void)signal; }
+
+static void *interrupt(void *argument) {
+    usleep(3000);
+    pthread_kill(*(pthread_t *)argument, SIGUSR1);
+    return 0;
+}
+
+static void *drain(void *argument) {
+    char part[4096];
+    long sum = 0;
+    for (ssize_t got; (got = read(*(int *)argument, part, sizeof part)) > 0;)
+        sum += got;
+    return (void *)sum;
+}
+
+/* Ends of connections, and waits that signals end. */
+static void corners(void) {
+    int files[2];
+    pthread_t id, self = pthread_self();
+    void *value, *other;
+    char *text = calloc(1, 300000);
+    socketpair(AF_UNIX, SOCK_STREAM, 0, files);
+    pthread_create(&id, 0, fill, &files[0]);
+    usleep(3000);
+    close(files[1]);
+    pthread_join(id, &value);
+    close(files[0]);
+    int full = (long)value == EPIPE || (long)value == ECONNRESET;
+    int server = listen_at_loopback(0), file = connect_to(port_of(server)), peer = accept(server, 0, 0);
+    pthread_create(&id, 0, close_late, &file);
+    other = receive_one(&file);
+    pthread_join(id, 0);
+    int over = (long)other == 0 && send(file, "x", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE;
+    struct pollfd one = {peer, POLLIN | POLLRDHUP, 0};
+    int hung = poll(&one, 1, 0) == 1 && one.revents == (POLLIN | POLLRDHUP);
+    close(file);
+    close(peer);
+    close(server);
+    struct sockaddr_in address = loopback(1), told;
+    socklen_t length = sizeof told;
+    one.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    int started = connect(one.fd, (struct sockaddr *)&address, sizeof address) == -1 && errno == EINPROGRESS;
+    one.events = POLLOUT;
+    poll(&one, 1, 1000);
+    int error = 0;
+    length = sizeof error;
+    getsockopt(one.fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    int failed = one.revents & POLLERR && error == ECONNREFUSED;
+    close(one.fd);
+    printf("corners %d %d %d, refused %d %d\n", full, over, hung, started, failed);
+    /* A wait for several files does not go on after a handler, whatever its flags. */
+    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+    sigset_t set, none;
+    sigaction(SIGUSR1, &action, 0);
+    int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    pthread_create(&id, 0, interrupt, &self);
+    int by_epoll = epoll_wait(epoll, &event, 1, -1) == -1 && errno == EINTR;
+    pthread_join(id, 0);
+    sigemptyset(&none);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &set, 0);
+    raise(SIGUSR1);
+    int pending = epoll_pwait(epoll, &event, 1, -1, &none) == -1 && errno == EINTR;
+    pthread_sigmask(SIG_UNBLOCK, &set, 0);
+    fd_set reads;
+    FD_ZERO(&reads);
+    FD_SET(epoll, &reads);
+    int by_pselect = pselect(epoll + 1, &reads, 0, 0, &(struct timespec){0, 1000000}, 0);
+    /* The set knows files, not numbers. */
+    int first = eventfd(0, 0), copy = dup(first);
+    eventfd_t count = 0;
+    event.events = EPOLLIN;
+    epoll_ctl(epoll, EPOLL_CTL_ADD, first, &event);
+    close(first);
+    int second = eventfd(0, 0), same = second == first;
+    int added = epoll_ctl(epoll, EPOLL_CTL_ADD, second, &event);
+    eventfd_write(copy, 3);
+    int told_of_copy = events_at(epoll), read_back = eventfd_read(copy, &count);
+    close(copy);
+    int closed = epoll_ctl(epoll, EPOLL_CTL_DEL, copy, 0) == -1 && errno == EBADF;
+    printf("interrupted %d %d, select %d, copies %d %d %x %d %d, closed %d\n", by_epoll, pending, by_pselect, same, added,
+           told_of_copy, read_back, (int)count, closed);
+    close(second);
+    close(epoll);
+    pipe(files);
+    struct iovec parts[2] = {{text, 16}, {text, 300000 - 16}};
+    struct stat state;
+    fstat(files[0], &state);
+    int is_pipe = S_ISFIFO(state.st_mode), nowhere = lseek(files[0], 0, SEEK_CUR) == -1 && errno == ESPIPE;
+    pthread_create(&id, 0, drain, &files[0]);
+    int whole = writev(files[1], parts, 2) == 300000;
+    close(files[1]);
+    pthread_join(id, &value);
+    close(files[0]);
+    free(text);
+    /* A server of both versions sees a client of version 4 by a mapped address. */
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT}, from = {0};
+    server = socket(AF_INET6, SOCK_STREAM, 0);
+    bind(server, (struct sockaddr *)&any, sizeof any);
+    listen(server, 1);
+    length = sizeof any;
+    getsockname(server, (struct sockaddr *)&any, &length);
+    file = connect_to(ntohs(any.sin6_port));
+    length = sizeof from;
+    peer = accept(server, (struct sockaddr *)&from, &length);
+    int mapped = length == sizeof from && IN6_IS_ADDR_V4MAPPED(&from.sin6_addr);
+    close(file);
+    close(peer);
+    close(server);
+    printf("pipe %d %d, whole %d %ld, mapped %d\n", is_pipe, nowhere, whole, (long)value, mapped);
+}
+
 /* A timer that is a file: by a read, and by epoll. */
 static void timer(void) {
     struct itimerspec times = {{0, 1000000}, {0, 1000000}}, left;
@@ -360,6 +497,7 @@ int main(int count, char **words) {
     share_an_epoll();
     ways();
     names();
+    corners();
     snprintf(path, sizeof path, "sockets.%d", (int)getpid());
     local(path, (socklen_t)strlen(path) + 1);
     /* A name that begins with a zero is no path. */
