@@ -1,7 +1,8 @@
 //! A service with a critical and a batch tenant, on this runtime and on Tokio in turns, under the
 //! same load; prints the critical tenant's latencies. `cargo run --release -p hitm-compat-tests
-//! --features libraries --example service -- ROUNDS SECONDS CONNECTIONS PERIOD`. By default there
-//! are 3 rounds of 5 seconds, with 8 batch connections, and a critical request every 2000 us.
+//! --features libraries --example service -- ROUNDS SECONDS CONNECTIONS PERIOD NAME`. By default
+//! there are 3 rounds of 5 seconds, with 8 batch connections, and a critical request every 2000 us,
+//! for each of the contenders. NAME is that of one of them: `tokio, apart`.
 //!
 //! `hitm exec` runs it on simulated machines: short rounds, and more connections for more CPUs.
 //!
@@ -43,8 +44,9 @@ fn on_tokio(cpus: usize, load: Load, apart: bool) -> io::Result<Outcome> {
 /// When it is no such number.
 fn argument<T: FromStr>(place: usize, usual: T) -> T {
     std::env::args().nth(place).map_or(usual, |word| {
-        word.parse()
-            .unwrap_or_else(|_| panic!("argument {place} is no number: {word}; give ROUNDS SECONDS CONNECTIONS PERIOD"))
+        word.parse().unwrap_or_else(|_| {
+            panic!("argument {place} is no number: {word}; give ROUNDS SECONDS CONNECTIONS PERIOD NAME")
+        })
     })
 }
 
@@ -55,24 +57,26 @@ fn main() -> io::Result<()> {
     let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     println!("{cpus} CPUs, {} batch connections, a critical request every {:?}", load.batch, load.period);
     println!("critical tenant, us               p50       p90       p99     p99.9       max   batch/s");
-    let mut sums = CONTENDERS.map(|_| Outcome::default());
+    let name = std::env::args().nth(5);
+    let contenders = CONTENDERS.iter().filter(|(own, _)| name.as_deref().is_none_or(|name| name == *own));
+    let mut all: Vec<_> = contenders.map(|contender| (contender, Outcome::default())).collect();
     for round in 1..=rounds {
-        for ((name, serve), sum) in CONTENDERS.iter().zip(&mut sums) {
+        for ((name, serve), sum) in &mut all {
             let outcome = serve(cpus, load)?;
             line(&format!("{name}, round {round}"), &outcome);
             sum.critical.extend(&outcome.critical);
             sum.batch_per_second += outcome.batch_per_second / f64::from(rounds);
         }
     }
-    for ((name, _), sum) in CONTENDERS.iter().zip(&mut sums) {
+    for ((name, _), sum) in &mut all {
         sum.critical.sort_unstable();
         line(&format!("{name}, all"), sum);
     }
-    let names: String = CONTENDERS.iter().map(|(name, _)| format!(" {name:<17}")).collect();
+    let names: String = all.iter().map(|((name, _), _)| format!(" {name:<17}")).collect();
     println!("\nrequests{}", names.trim_end());
-    let histograms = sums.each_ref().map(Outcome::histogram);
+    let histograms: Vec<_> = all.iter().map(|(_, outcome)| outcome.histogram()).collect();
     let most = histograms.iter().flatten().copied().max().unwrap_or(1).max(1);
-    for bucket in (0..histograms[0].len()).filter(|&bucket| histograms.iter().any(|own| own[bucket] > 0)) {
+    for bucket in (0..24).filter(|&bucket| histograms.iter().any(|own| own[bucket] > 0)) {
         let bar = |own: &Vec<u64>| {
             let bar = "#".repeat((own[bucket] * 10).div_ceil(most) as usize);
             format!(" {:>6} {bar:<10}", own[bucket])

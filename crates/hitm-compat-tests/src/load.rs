@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -117,9 +118,13 @@ fn status_of(answer: &[u8]) -> io::Result<Option<u16>> {
 /// When a thread of the load panics.
 pub fn run(addresses: Addresses, load: Load) -> io::Result<Outcome> {
     let (ends, requests) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Nothing is measured before all are connected and served.
+    let served = Barrier::new(load.batch + 1);
     thread::scope(|scope| {
         let batch = || -> io::Result<()> {
-            let mut client = Client::connect(addresses.batch)?;
+            let first = Client::connect(addresses.batch).and_then(|mut client| client.get("/").map(|_| client));
+            served.wait();
+            let mut client = first?;
             // Relaxed: the threads are joined.
             while !ends.load(Ordering::Relaxed) {
                 client.get("/")?;
@@ -129,6 +134,7 @@ pub fn run(addresses: Addresses, load: Load) -> io::Result<Outcome> {
             Ok(())
         };
         let threads: Vec<_> = (0..load.batch).map(|_| scope.spawn(batch)).collect();
+        served.wait();
         let begin = Instant::now();
         let critical = critical(addresses.critical, load);
         let lasted = begin.elapsed();
