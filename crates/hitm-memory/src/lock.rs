@@ -101,6 +101,16 @@ impl<M: Memory> RawSpinLock<M> {
         }
     }
 
+    /// Returns how many CPUs wait for the lock: a hint.
+    #[must_use]
+    #[track_caller]
+    pub fn waiters(&self) -> u16 {
+        // Relaxed: a hint.
+        let served = self.served.load(Ordering::Relaxed);
+        // Relaxed: as above. The ticket that is served is the holder's.
+        self.next.load(Ordering::Relaxed).wrapping_sub(served).saturating_sub(1)
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     #[track_caller]

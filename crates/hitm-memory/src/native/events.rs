@@ -52,7 +52,16 @@ pub trait EventSource: Send + Sync {
 /// The source of one set of workers and who attends it.
 #[derive(Default)]
 pub(super) struct Events {
+    /// Written once. Every worker reads it whenever it looks for interrupts.
     source: OnceLock<Arc<dyn EventSource>>,
+    claim: Claim,
+}
+
+/// Who attends the source. Workers write it each time that one of them looks at the source, so it
+/// has two lines of its own (the prefetcher pulls pairs).
+#[derive(Default)]
+#[repr(align(128))]
+struct Claim {
     /// Whether a worker waits in the source or looks at it.
     claimed: AtomicBool,
     /// When a worker last released it, in nanoseconds.
@@ -75,43 +84,44 @@ impl Events {
     pub(super) fn claim(&self) -> Option<&Arc<dyn EventSource>> {
         let source = self.source.get()?;
         // Relaxed: a hint that saves the swap. Acquire: pairs with the Release in `release`.
-        (!self.claimed.load(Ordering::Relaxed) && !self.claimed.swap(true, Ordering::Acquire)).then_some(source)
+        (!self.claim.claimed.load(Ordering::Relaxed) && !self.claim.claimed.swap(true, Ordering::Acquire))
+            .then_some(source)
     }
 
     /// Releases the source at `now`.
     pub(super) fn release(&self, now: u64) {
         // Relaxed: published by the store below.
-        self.released.store(now, Ordering::Relaxed);
+        self.claim.released.store(now, Ordering::Relaxed);
         // Release: pairs with the Acquire in `claim`.
-        self.claimed.store(false, Ordering::Release);
+        self.claim.claimed.store(false, Ordering::Release);
     }
 
     pub(super) fn is_claimed(&self) -> bool {
         // Relaxed: the caller has fenced, or takes a hint.
-        self.claimed.load(Ordering::Relaxed)
+        self.claim.claimed.load(Ordering::Relaxed)
     }
 
     /// Returns whether no worker has looked at the source for a while.
     pub(super) fn are_due(&self, now: u64) -> bool {
         // Relaxed: a hint; `claim` decides.
-        !self.is_claimed() && now.saturating_sub(self.released.load(Ordering::Relaxed)) >= LOOK.as_nanos() as u64
+        !self.is_claimed() && now.saturating_sub(self.claim.released.load(Ordering::Relaxed)) >= LOOK.as_nanos() as u64
     }
 
     /// Returns whether a guard is parked at `now`.
     pub(super) fn has_guard(&self, now: u64) -> bool {
         // Relaxed: if two workers become guards, one of them wakes in vain.
-        self.guarded.load(Ordering::Relaxed) > now
+        self.claim.guarded.load(Ordering::Relaxed) > now
     }
 
     /// Returns whether the caller is to be the guard, and if so notes it.
     pub(super) fn becomes_guard(&self, now: u64) -> bool {
         let guard = GUARD.as_nanos() as u64;
         // Relaxed: as in `has_guard`.
-        let is_recent = now.saturating_sub(self.released.load(Ordering::Relaxed)) < guard;
+        let is_recent = now.saturating_sub(self.claim.released.load(Ordering::Relaxed)) < guard;
         let becomes = is_recent && !self.has_guard(now);
         if becomes {
             // Relaxed: as in `has_guard`.
-            self.guarded.store(now + guard, Ordering::Relaxed);
+            self.claim.guarded.store(now + guard, Ordering::Relaxed);
         }
         becomes
     }
@@ -119,6 +129,6 @@ impl Events {
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("claimed", &self.claimed).finish_non_exhaustive()
+        f.debug_struct("Events").field("claimed", &self.claim.claimed).finish_non_exhaustive()
     }
 }

@@ -130,7 +130,9 @@ impl<P: Platform> Fair<P> {
         for cpu in around.iter().filter(|&cpu| cpu != here) {
             let count = state.rqs[cpu].nr_running.peek();
             *most = count.max(*most);
-            if count > fullest.0 && self.fair_queue(cpu).nr_queued.peek() > 0 {
+            // A CPU that takes several tasks at once does so where few others do.
+            let is_left = || limit > 1 && state.rqs[cpu].has_takers();
+            if count > fullest.0 && self.fair_queue(cpu).nr_queued.peek() > 0 && !is_left() {
                 fullest = (count, Some(cpu));
             }
         }

@@ -39,6 +39,9 @@ impl<P: Platform> Scheduler<P> {
         if !takes_half && self.state.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
             return false;
         }
+        if takes_half && self.state.rqs[cpu].has_takers() {
+            return false;
+        }
         let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
         // Everything below reads both queues again.
         let Some(id) = self.pullable(&source, rq) else { return false };
