@@ -1,9 +1,9 @@
 //! Threads that are cancelled (`pthread_cancel`).
 //!
 //! **Protocol.** A thread that is cancelled ends at its next *cancellation point*: a call that may
-//! wait, or `pthread_testcancel`. If it waits in such a call, it is woken, and leaves the call as if
-//! a signal had interrupted it. Then its stack is unwound ([`leave`]). A point ends the thread in
-//! functions that have nothing to destroy, as no destructor of theirs would run.
+//! wait, or `pthread_testcancel`. If it waits in such a call, it is woken, and leaves the call as
+//! if a signal had interrupted it. Then its stack is unwound ([`leave`]). A point ends the thread
+//! in functions that have nothing to destroy, as no destructor of theirs would run.
 //!
 //! **Origin.** POSIX, section 2.9.5; the points are those of the C library that are simulated.
 //!

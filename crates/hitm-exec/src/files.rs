@@ -331,8 +331,8 @@ pub(crate) unsafe fn write(file: c_int, buffer: usize, bytes: usize, pc: usize) 
     }
 }
 
-/// Reads or writes several buffers one after the other, until one is not done whole. It may wait for
-/// the first one, or for each.
+/// Reads or writes several buffers one after the other, until one is not done whole. It may wait
+/// for the first one, or for each.
 pub(crate) fn vectored(
     open: &Open,
     call: Call,

@@ -29,7 +29,7 @@
 //! | [`ids`], [`classes`] | processes and threads, policies and priorities |
 //! | [`signals`], [`timers`] | signals, which are delivered at calls |
 //! | [`files`], [`descriptors`], [`streams`], [`eventfd`], [`stdio`] | descriptors, pipes, pairs of sockets |
-//! | [`sockets`], [`addresses`], [`options`], [`messages`] | sockets that listen and connect |
+//! | [`sockets`], [`listener`], [`addresses`], [`options`], [`messages`] | sockets that listen and connect |
 //! | [`polls`], [`epoll`], [`watchers`] | waiting for one of several files |
 //! | [`rseq`], [`membarrier`] | ids from the kernel, restarts, and fences of other CPUs |
 //! | [`sysfs`] | the system's files about its CPUs |
@@ -66,6 +66,7 @@ mod heap;
 mod ids;
 mod last;
 mod leave;
+mod listener;
 mod locks;
 mod membarrier;
 mod messages;

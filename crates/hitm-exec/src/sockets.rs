@@ -8,17 +8,15 @@
 //! Other networks, datagrams and sockets to other processes are refused.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::ffi::{c_int, c_short};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use hitm_machine::Simulated;
-use hitm_memory::{Described, Field, Lock, PathCost, Placed, Platform};
+use hitm_memory::{PathCost, Platform};
 use libc::{
-    AF_INET, AF_INET6, AF_UNIX, EADDRINUSE, EAGAIN, EBADF, ECONNREFUSED, EINPROGRESS, EINVAL, EISCONN, ENOENT,
-    ENOTCONN, ENOTSOCK, EPOLLIN, POLLERR, POLLHUP, POLLIN, POLLOUT, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM,
-    socklen_t,
+    AF_INET, AF_INET6, AF_UNIX, EADDRINUSE, EBADF, ECONNREFUSED, EINPROGRESS, EINVAL, EISCONN, ENOENT, ENOTCONN,
+    ENOTSOCK, POLLERR, POLLHUP, POLLIN, POLLOUT, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, socklen_t,
 };
 
 use crate::access::enter_call;
@@ -26,119 +24,17 @@ use crate::addresses::{Address, covers};
 use crate::cancel::point;
 use crate::descriptors::begin;
 use crate::files::{Object, Open, is_open};
+use crate::listener::Listener;
 use crate::locks::{call, fail, failed, or_failed};
 use crate::native::native;
 use crate::options::Options;
 use crate::polls::events_of_both;
 use crate::signals;
 use crate::start::{refuse_call, shared};
-use crate::streams::{Call, Stream, in_kernel, leave, wake};
+use crate::streams::{Call, Stream, in_kernel, wake};
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
-use crate::watchers::{Watcher, Watchers};
-
-/// What the lock of a listening socket protects.
-#[derive(Default)]
-struct Backlog {
-    connections: VecDeque<Rc<Open>>,
-    acceptors: VecDeque<&'static Thread>,
-    watchers: Watchers,
-    is_closed: bool,
-}
-
-#[repr(C)]
-struct Accepts(Lock<Simulated, Backlog>);
-
-impl Described for Accepts {
-    const OBJECT: &'static str = "socket_accepts";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects the connections that wait to be accepted")]
-    }
-}
-
-/// A listening socket.
-struct Listener {
-    accepts: Placed<Simulated, Accepts>,
-    /// That of its connections.
-    family: c_int,
-}
-
-impl Listener {
-    fn new(family: c_int) -> Rc<Self> {
-        let accepts = Placed::new(Accepts(Lock::new(Backlog::default())), None, None);
-        let listener = Rc::new(Self { accepts, family });
-        // It keeps its memory to the end, so that each line keeps its name in the report.
-        std::mem::forget(listener.clone());
-        listener
-    }
-
-    /// Adds a connection.
-    ///
-    /// # Errors
-    /// `ECONNREFUSED` if it was closed.
-    fn add(&self, connection: Rc<Open>) -> Result<(), c_int> {
-        let mut backlog = self.accepts.0.lock();
-        if backlog.is_closed {
-            return Err(ECONNREFUSED);
-        }
-        backlog.connections.push_back(connection);
-        let (acceptor, watchers) = (backlog.acceptors.pop_front(), backlog.watchers.clone());
-        drop(backlog);
-        wake(acceptor.into_iter().chain(watchers.told(EPOLLIN)));
-        Ok(())
-    }
-
-    /// Takes the first connection.
-    ///
-    /// # Errors
-    /// `EINVAL` once it was shut down; `EAGAIN`, `EINTR`.
-    fn accept(&self, call: Call) -> Result<Rc<Open>, c_int> {
-        loop {
-            let taken = in_kernel(|| {
-                let mut backlog = self.accepts.0.lock();
-                leave(&mut backlog.acceptors, call.thread);
-                let taken = backlog.connections.pop_front();
-                if taken.is_none() && call.waits && !backlog.is_closed {
-                    backlog.acceptors.push_back(call.thread);
-                }
-                taken.ok_or(if backlog.is_closed { EINVAL } else { EAGAIN })
-            });
-            match taken {
-                Err(EAGAIN) if call.waits => call.sleep("a connection").inspect_err(|_| self.pass_on(call.thread))?,
-                taken => return taken,
-            }
-        }
-    }
-
-    /// A thread that was interrupted may have been woken for a connection: another takes it.
-    fn pass_on(&self, thread: &Thread) {
-        in_kernel(|| {
-            let mut backlog = self.accepts.0.lock();
-            leave(&mut backlog.acceptors, thread);
-            let next = if backlog.connections.is_empty() { None } else { backlog.acceptors.pop_front() };
-            drop(backlog);
-            wake(next);
-        });
-    }
-
-    fn has_connections(&self, watcher: Option<&Watcher>) -> bool {
-        let mut backlog = self.accepts.0.lock();
-        backlog.watchers.add(watcher);
-        !backlog.connections.is_empty() || backlog.is_closed
-    }
-
-    /// Takes no more connections, and ends those that were not accepted.
-    fn close(&self) {
-        let mut backlog = self.accepts.0.lock();
-        backlog.is_closed = true;
-        let connections = std::mem::take(&mut backlog.connections);
-        let (acceptors, watchers) = (std::mem::take(&mut backlog.acceptors), backlog.watchers.clone());
-        drop(backlog);
-        wake(acceptors.into_iter().chain(watchers.told(EPOLLIN)));
-        connections.iter().for_each(|connection| connection.close());
-    }
-}
+use crate::watchers::Watcher;
 
 /// What has been done with a socket.
 #[derive(Clone)]
@@ -229,7 +125,7 @@ impl Socket {
         let state = self.state.borrow().clone();
         match state {
             State::Fresh => {}
-            State::Listens(listener) => listener.accepts.0.lock().watchers.remove(watcher),
+            State::Listens(listener) => listener.unwatch(watcher),
             State::Connected(reads, writes) => {
                 reads.unwatch(watcher);
                 writes.unwatch(watcher);

@@ -144,8 +144,8 @@ unsafe extern "C" fn fdopen(file: c_int, mode: *const c_char) -> *mut Stream {
 }
 
 /// `dprintf`: a function with variable arguments. It puts the registers that may have them where a
-/// `va_list` of the System V ABI finds them, and hands that over. `$named` is eight times the number
-/// of arguments that come before.
+/// `va_list` of the System V ABI finds them, and hands that over. `$named` is eight times the
+/// number of arguments that come before.
 macro_rules! prints {
     ($($name:literal, $named:literal, $format:literal;)*) => {$(global_asm!(
         concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),

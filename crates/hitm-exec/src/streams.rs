@@ -363,8 +363,8 @@ impl Stream {
         }
     }
 
-    /// Reads as [`Self::read`] does, and leaves the bytes where they are. They come from the state's
-    /// line alone.
+    /// Reads as [`Self::read`] does, and leaves the bytes where they are. They come from the
+    /// state's line alone.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -526,7 +526,7 @@ impl Stream {
         self.tell_of_end(is_reader);
     }
 
-    /// Wakes all who wait, and lets go of what nobody reads any more if `is_unread`.
+    /// Wakes all who wait, and lets go of the bytes if `is_unread`: no end reads them.
     fn tell_of_end(&self, is_unread: bool) {
         let mut state = self.state();
         if is_unread {

@@ -43,15 +43,12 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
         libc::SYS_rseq => rseq::call(thread, a, b, c, d as u32),
         libc::SYS_membarrier => membarrier::call(thread, a as c_int, b as c_int, c as c_int),
         libc::SYS_getcpu => Ok(cpu_and_node(thread, a, b)),
-        libc::SYS_eventfd | libc::SYS_eventfd2 => {
-            let flags = if number == libc::SYS_eventfd2 { b as c_int } else { 0 };
-            // SAFETY: it is the call's own function.
-            return unsafe { eventfd(a as c_uint, flags) }.into();
-        }
-        libc::SYS_socket => {
-            // SAFETY: it is the call's own function.
-            return unsafe { socket(a as c_int, b as c_int, c as c_int) }.into();
-        }
+        // SAFETY: it is the call's own function.
+        libc::SYS_eventfd => return unsafe { eventfd(a as c_uint, 0) }.into(),
+        // SAFETY: as above.
+        libc::SYS_eventfd2 => return unsafe { eventfd(a as c_uint, b as c_int) }.into(),
+        // SAFETY: as above.
+        libc::SYS_socket => return unsafe { socket(a as c_int, b as c_int, c as c_int) }.into(),
         libc::SYS_sched_yield => {
             // SAFETY: it is the call's own function.
             return unsafe { sched_yield() }.into();

@@ -145,13 +145,13 @@ impl<M: Memory> fmt::Debug for RunQueue<M> {
     }
 }
 
-/// The most CPUs that wait for the lock of a queue in order to take tasks from it. Its own CPU waits
-/// behind them, each time that it needs the lock.
+/// The most CPUs that wait for the lock of a queue in order to take tasks from it. Its own CPU
+/// waits behind them, each time that it needs the lock.
 const MOST_TAKERS: u16 = 4;
 
 impl<M: Memory> RunQueue<M> {
-    /// Whether a CPU that looks for tasks leaves this queue to those that wait for its lock: a hint.
-    /// Who takes several tasks lets others know.
+    /// Whether a CPU that looks for tasks leaves this queue to those that wait for its lock: a
+    /// hint. Who takes several tasks lets others know.
     #[track_caller]
     pub(crate) fn has_takers(&self) -> bool {
         self.lock.waiters() >= MOST_TAKERS
