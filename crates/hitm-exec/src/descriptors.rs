@@ -138,6 +138,13 @@ macro_rules! copies {
     (@ $at:ident) => { usize };
 }
 
+copies! {
+    sendfile(to; from, at: usize, bytes: usize);
+    sendfile64(to; from, at: usize, bytes: usize);
+    splice(from, at; to, place: usize, bytes: usize, flags: c_uint);
+    tee(from; to, bytes: usize, flags: c_uint);
+}
+
 /// Calls that begin at a place of a file, which no pipe or socket has.
 macro_rules! places {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {$(
@@ -226,13 +233,6 @@ unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
 unsafe extern "C" fn closefrom(first: c_int) {
     // SAFETY: the program's own call: its duty.
     unsafe { close_range(first.max(0).cast_unsigned(), c_uint::MAX, 0) };
-}
-
-copies! {
-    sendfile(to; from, at: usize, bytes: usize);
-    sendfile64(to; from, at: usize, bytes: usize);
-    splice(from, at; to, place: usize, bytes: usize, flags: c_uint);
-    tee(from; to, bytes: usize, flags: c_uint);
 }
 
 /// The simulated open file of a descriptor. On the program's side.

@@ -258,6 +258,7 @@ fn what_leads_out_of_the_process_is_refused() {
         ("kill", "kill: a signal to another process; send signals within the program alone"),
         ("clone", "clone: a process or thread by a raw system call is not simulated; use pthread_create"),
         ("rings", "io_uring_setup: I/O by rings is not simulated; use read and write"),
+        ("stream", "fdopen: several threads use a stream over a pipe or socket at the same time; use read and write"),
         ("profile", "setitimer: a timer of processor time is not simulated; use ITIMER_REAL"),
     ] {
         is_refused(&program, word, said);

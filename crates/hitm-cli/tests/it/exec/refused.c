@@ -17,6 +17,15 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+static FILE *stream;
+static int pipe_files[2];
+
+static void *print(void *unused) {
+    for (int line = 0; line < 1000; line++)
+        fprintf(stream, "%0100d\n", line);
+    return unused;
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "cancel"))
@@ -106,6 +115,15 @@ int main(int count, char **words) {
         syscall(SYS_clone, 0, 0, 0, 0, 0);
     if (!strcmp(what, "rings"))
         syscall(SYS_io_uring_setup, 1, 0);
+    if (!strcmp(what, "stream")) {
+        pthread_t id;
+        pipe(pipe_files);
+        stream = fdopen(pipe_files[1], "w");
+        pthread_create(&id, 0, print, 0);
+        pthread_create(&id, 0, print, 0);
+        for (char part[512]; read(pipe_files[0], part, sizeof part) > 0;)
+            usleep(100);
+    }
     if (!strcmp(what, "profile")) {
         struct itimerval time = {{0, 0}, {1, 0}};
         setitimer(ITIMER_PROF, &time, 0);
