@@ -346,9 +346,14 @@ static void *close_late(void *argument) {
 
 static void note(int signal) { (void)signal; }
 
+static volatile int is_interrupted;
+
+/* Until the thread says so: a signal may come before it waits. */
 static void *interrupt(void *argument) {
-    usleep(3000);
-    pthread_kill(*(pthread_t *)argument, SIGUSR1);
+    while (!is_interrupted) {
+        usleep(3000);
+        pthread_kill(*(pthread_t *)argument, SIGUSR1);
+    }
     return 0;
 }
 
@@ -379,7 +384,7 @@ static void corners(void) {
     pthread_join(id, 0);
     int over = (long)other == 0 && send(file, "x", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE;
     struct pollfd one = {peer, POLLIN | POLLRDHUP, 0};
-    int hung = poll(&one, 1, 0) == 1 && one.revents == (POLLIN | POLLRDHUP);
+    int hung = poll(&one, 1, 1000) == 1 && one.revents == (POLLIN | POLLRDHUP);
     close(file);
     close(peer);
     close(server);
@@ -403,6 +408,7 @@ static void corners(void) {
     struct epoll_event event = {.events = EPOLLIN};
     pthread_create(&id, 0, interrupt, &self);
     int by_epoll = epoll_wait(epoll, &event, 1, -1) == -1 && errno == EINTR;
+    is_interrupted = 1;
     pthread_join(id, 0);
     sigemptyset(&none);
     sigemptyset(&set);
