@@ -50,6 +50,8 @@ fn argument<T: FromStr>(place: usize, usual: T) -> T {
     })
 }
 
+/// # Panics
+/// When an argument is wrong.
 fn main() -> io::Result<()> {
     let rounds = argument(1, 3);
     let lasts = Duration::try_from_secs_f64(argument(2, 5.0)).map_err(io::Error::other)?;
@@ -60,6 +62,7 @@ fn main() -> io::Result<()> {
     let name = std::env::args().nth(5);
     let contenders = CONTENDERS.iter().filter(|(own, _)| name.as_deref().is_none_or(|name| name == *own));
     let mut all: Vec<_> = contenders.map(|contender| (contender, Outcome::default())).collect();
+    assert!(!all.is_empty(), "argument 5 names no contender; give one of {:?}", CONTENDERS.map(|(name, _)| name));
     for round in 1..=rounds {
         for ((name, serve), sum) in &mut all {
             let outcome = serve(cpus, load)?;
@@ -76,7 +79,7 @@ fn main() -> io::Result<()> {
     println!("\nrequests{}", names.trim_end());
     let histograms: Vec<_> = all.iter().map(|(_, outcome)| outcome.histogram()).collect();
     let most = histograms.iter().flatten().copied().max().unwrap_or(1).max(1);
-    for bucket in (0..24).filter(|&bucket| histograms.iter().any(|own| own[bucket] > 0)) {
+    for bucket in (0..histograms[0].len()).filter(|&bucket| histograms.iter().any(|own| own[bucket] > 0)) {
         let bar = |own: &Vec<u64>| {
             let bar = "#".repeat((own[bucket] * 10).div_ceil(most) as usize);
             format!(" {:>6} {bar:<10}", own[bucket])

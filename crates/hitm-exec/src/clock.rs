@@ -47,8 +47,14 @@ fn nanos() -> u64 {
     start_nanos() + Simulated::now().as_picos() / 1_000
 }
 
-fn spec_nanos(time: &timespec) -> u64 {
+/// A length of the program's, in nanoseconds.
+pub(crate) fn spec_nanos(time: &timespec) -> u64 {
     (time.tv_sec.max(0) as u64).saturating_mul(NANOS).saturating_add(time.tv_nsec.max(0) as u64)
+}
+
+/// The same of the older form.
+pub(crate) fn val_nanos(time: &timeval) -> u64 {
+    (time.tv_sec.max(0) as u64 * 1_000_000 + time.tv_usec.max(0) as u64) * 1_000
 }
 
 /// The machine's time at a time of day; none for ever.

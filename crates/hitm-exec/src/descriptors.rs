@@ -236,7 +236,7 @@ unsafe extern "C" fn closefrom(first: c_int) {
 }
 
 /// The simulated open file of a descriptor. On the program's side.
-fn opened(file: c_int) -> Option<(&'static Thread, Rc<Open>)> {
+pub(crate) fn opened(file: c_int) -> Option<(&'static Thread, Rc<Open>)> {
     let thread = thread::current()?;
     Some((thread, on_host(|| shared().files.get(file))?))
 }

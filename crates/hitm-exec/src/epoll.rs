@@ -11,10 +11,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use hitm_machine::Simulated;
-use hitm_memory::{Described, Field, Lock, PathCost, Placed, Platform, Time};
+use hitm_memory::{PathCost, Placed, Platform, Time};
 use libc::{
     EBADF, EEXIST, EINVAL, ELOOP, ENOENT, EPOLLERR, EPOLLET, EPOLLEXCLUSIVE, EPOLLHUP, EPOLLONESHOT, EPOLLWAKEUP,
     epoll_event, timespec,
@@ -23,6 +23,7 @@ use libc::{
 use crate::cancel::point;
 use crate::clock;
 use crate::files::{Object, Open, is_open};
+use crate::guarded::{Guarded, Protected, kept};
 use crate::locks::{call, failed, or_failed};
 use crate::native::native;
 use crate::polls::{after_millis, events_of, unwatch};
@@ -40,7 +41,7 @@ const ALWAYS: u32 = (EPOLLERR | EPOLLHUP).cast_unsigned();
 
 /// A file of an `epoll`.
 pub(crate) struct Item {
-    epoll: Weak<Epoll>,
+    epoll: Rc<Epoll>,
     open: Rc<Open>,
     file: c_int,
     /// The events that are asked for, and ways. A file that was told once has ways alone.
@@ -60,10 +61,10 @@ impl Item {
 
     /// One of these events may have come. Returns the threads that this wakes.
     pub(crate) fn tell(self: &Rc<Self>, events: c_int) -> Vec<&'static Thread> {
-        match self.epoll.upgrade() {
-            Some(epoll) if self.wanted(events.cast_unsigned()) != 0 => epoll.add_ready(self),
-            _ => Vec::new(),
+        if self.wanted(events.cast_unsigned()) == 0 {
+            return Vec::new();
         }
+        self.epoll.add_ready(self)
     }
 
     /// The events that there are now, of those that are wanted.
@@ -77,16 +78,12 @@ impl Item {
         if self.is_removed.replace(true) {
             return;
         }
-        if let Some(epoll) = self.epoll.upgrade() {
-            epoll.items.borrow_mut().remove(&(self.file, self.open.number));
-        }
+        self.epoll.items.borrow_mut().remove(&(self.file, self.open.number));
         self.open.items.borrow_mut().retain(|other| !Rc::ptr_eq(other, self));
         unwatch(&self.open, &Watcher::Item(self.clone()));
-        if let Some(epoll) = self.epoll.upgrade() {
-            let mut ready = epoll.list.0.lock();
-            if self.is_ready.replace(false) {
-                ready.items.retain(|other| !Rc::ptr_eq(other, self));
-            }
+        let mut ready = self.epoll.list.lock();
+        if self.is_ready.replace(false) {
+            ready.items.retain(|other| !Rc::ptr_eq(other, self));
         }
     }
 }
@@ -100,36 +97,27 @@ struct Ready {
     watchers: Watchers,
 }
 
-#[repr(C)]
-struct List(Lock<Simulated, Ready>);
-
-impl Described for List {
+impl Protected for Ready {
     const OBJECT: &'static str = "epoll";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects the list of files at which something has happened")]
-    }
+    const LOCK: &'static str = "protects the list of files at which something has happened";
 }
 
 /// An `epoll`.
 pub(crate) struct Epoll {
-    list: Placed<Simulated, List>,
+    list: Placed<Simulated, Guarded<Ready>>,
     /// By descriptor and file: a descriptor may lead to another file later.
     items: RefCell<BTreeMap<(c_int, u64), Rc<Item>>>,
 }
 
 impl Epoll {
     pub(crate) fn new() -> Rc<Self> {
-        let list = Placed::new(List(Lock::new(Ready::default())), None, None);
-        let epoll = Rc::new(Self { list, items: RefCell::default() });
-        // It keeps its memory to the end, so that each line keeps its name in the report.
-        std::mem::forget(epoll.clone());
-        epoll
+        let list = Guarded::new(Ready::default());
+        kept(Self { list, items: RefCell::default() })
     }
 
     /// Whether one of its files has events. `watcher` is told when this may have changed.
     pub(crate) fn has_events(&self, watcher: Option<&Watcher>) -> bool {
-        let mut ready = self.list.0.lock();
+        let mut ready = self.list.lock();
         ready.watchers.add(watcher);
         let items = ready.items.clone();
         drop(ready);
@@ -137,7 +125,7 @@ impl Epoll {
     }
 
     pub(crate) fn unwatch(&self, watcher: &Watcher) {
-        self.list.0.lock().watchers.remove(watcher);
+        self.list.lock().watchers.remove(watcher);
     }
 
     /// Its last descriptor was closed.
@@ -147,7 +135,7 @@ impl Epoll {
     }
 
     fn add_ready(&self, item: &Rc<Item>) -> Vec<&'static Thread> {
-        let mut ready = self.list.0.lock();
+        let mut ready = self.list.lock();
         if item.is_removed.get() {
             return Vec::new();
         }
@@ -173,7 +161,7 @@ impl Epoll {
             (false, None) => return Err(ENOENT),
             (false, Some(item)) => item,
             (true, None) => Rc::new(Item {
-                epoll: Rc::downgrade(self),
+                epoll: self.clone(),
                 open: open.clone(),
                 file,
                 asked: Cell::new(0),
@@ -201,7 +189,7 @@ impl Epoll {
 
     /// Takes the list, and asks its files for events: up to `most` of them.
     fn collect(&self, most: usize) -> Vec<epoll_event> {
-        let mut ready = self.list.0.lock();
+        let mut ready = self.list.lock();
         let mut items = std::mem::take(&mut ready.items);
         items.iter().for_each(|item| item.is_ready.set(false));
         drop(ready);
@@ -220,7 +208,7 @@ impl Epoll {
                 again.push(item);
             }
         }
-        let mut ready = self.list.0.lock();
+        let mut ready = self.list.lock();
         let is_absent = |item: &Rc<Item>| !item.is_removed.get() && !item.is_ready.replace(true);
         for item in items.into_iter().rev().filter(is_absent) {
             ready.items.push_front(item);
@@ -236,7 +224,7 @@ impl Epoll {
         loop {
             let is_over = until.is_some_and(|until| until <= Simulated::now());
             let seen = in_kernel(|| {
-                let mut ready = self.list.0.lock();
+                let mut ready = self.list.lock();
                 leave(&mut ready.waiters, thread);
                 let is_empty = ready.items.is_empty();
                 if is_empty && !is_over {
@@ -257,7 +245,7 @@ impl Epoll {
     /// A thread that was interrupted may have been woken for what is there: another takes it.
     fn pass_on(&self, thread: &Thread) {
         in_kernel(|| {
-            let mut ready = self.list.0.lock();
+            let mut ready = self.list.lock();
             leave(&mut ready.waiters, thread);
             let next = if ready.items.is_empty() { None } else { ready.waiters.pop_front() };
             drop(ready);

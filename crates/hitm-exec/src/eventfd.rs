@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint};
 
 use hitm_machine::Simulated;
-use hitm_memory::{Described, Field, Lock, Placed};
+use hitm_memory::Placed;
 use libc::{EAGAIN, EINVAL, EPOLLIN, EPOLLOUT};
 
 use crate::access::{poke, store_lines};
 use crate::cancel::point;
 use crate::descriptors::begin;
 use crate::files::{self, Object, Open};
+use crate::guarded::{Guarded, Protected};
 use crate::locks::fail;
 use crate::native::native;
 use crate::start::shared;
@@ -27,20 +28,14 @@ struct Count {
     watchers: Watchers,
 }
 
-#[repr(C)]
-struct Counter(Lock<Simulated, Count>);
-
-impl Described for Counter {
+impl Protected for Count {
     const OBJECT: &'static str = "eventfd";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects the count, which is on its line")]
-    }
+    const LOCK: &'static str = "protects the count, which is on its line";
 }
 
 /// An `eventfd`.
 pub(crate) struct Event {
-    counter: Placed<Simulated, Counter>,
+    counter: Placed<Simulated, Guarded<Count>>,
     is_semaphore: bool,
 }
 
@@ -51,7 +46,7 @@ impl Event {
     /// One that reports call `name`.
     pub(crate) fn new(name: &'static str, value: u64, is_semaphore: bool) -> Self {
         let count = Count { value, ..Count::default() };
-        Self { counter: Placed::named(name, Counter(Lock::new(count)), None, None), is_semaphore }
+        Self { counter: Guarded::named(name, count), is_semaphore }
     }
 
     /// Takes the count, or 1 of it.
@@ -64,7 +59,7 @@ impl Event {
         }
         loop {
             let taken = in_kernel(|| {
-                let mut count = self.counter.0.lock();
+                let mut count = self.counter.lock();
                 leave(&mut count.readers, call.thread);
                 if count.value == 0 {
                     if call.waits {
@@ -108,7 +103,7 @@ impl Event {
         }
         loop {
             let fits = in_kernel(|| {
-                let mut count = self.counter.0.lock();
+                let mut count = self.counter.lock();
                 leave(&mut count.writers, call.thread);
                 let sum = count.value.checked_add(more).filter(|&sum| sum < u64::MAX);
                 let Some(sum) = sum else {
@@ -136,7 +131,7 @@ impl Event {
     /// Adds to the count of one that the program does not write.
     pub(crate) fn add(&self, more: u64) {
         in_kernel(|| {
-            let mut count = self.counter.0.lock();
+            let mut count = self.counter.lock();
             count.value = count.value.saturating_add(more);
             let (readers, watchers) = (std::mem::take(&mut count.readers), count.watchers.clone());
             drop(count);
@@ -146,19 +141,19 @@ impl Event {
 
     /// Sets the count to 0.
     pub(crate) fn take_all(&self) {
-        in_kernel(|| self.counter.0.lock().value = 0);
+        in_kernel(|| self.counter.lock().value = 0);
     }
 
     /// Whether it can be read and written. `watcher` is told when this may have changed, until
     /// [`Self::unwatch`].
     pub(crate) fn ready(&self, watcher: Option<&Watcher>) -> (bool, bool) {
-        let mut count = self.counter.0.lock();
+        let mut count = self.counter.lock();
         count.watchers.add(watcher);
         (count.value > 0, count.value < u64::MAX - 1)
     }
 
     pub(crate) fn unwatch(&self, watcher: &Watcher) {
-        self.counter.0.lock().watchers.remove(watcher);
+        self.counter.lock().watchers.remove(watcher);
     }
 }
 
@@ -172,7 +167,7 @@ pub(crate) unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
         return fail(EINVAL);
     }
     let is_impatient = flags & libc::EFD_NONBLOCK != 0;
-    let event = begin(thread, || Event::new(Counter::OBJECT, value.into(), flags & libc::EFD_SEMAPHORE != 0));
+    let event = begin(thread, || Event::new(Count::OBJECT, value.into(), flags & libc::EFD_SEMAPHORE != 0));
     shared().files.add(&Open::new(Object::Event(event), is_impatient))
 }
 

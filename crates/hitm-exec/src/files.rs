@@ -225,10 +225,7 @@ pub(crate) fn read_from(open: &Open, call: Call, buffer: usize, bytes: usize) ->
             Ok(bytes)
         }
         Object::Reads(stream) => stream.read(call, buffer, bytes),
-        Object::Socket(socket) => {
-            let call = Call { until: socket.options.read_until(), ..call };
-            socket.streams()?.0.read(call, buffer, bytes)
-        }
+        Object::Socket(socket) => socket.read(call, buffer, bytes, false),
         Object::Timer(timer) => timer.read(call, buffer, bytes),
         Object::Event(event) => event.read(call, buffer, bytes),
         Object::Writes(_) => Err(EBADF),
@@ -249,10 +246,7 @@ pub(crate) fn write_to(open: &Open, call: Call, buffer: usize, bytes: usize, is_
     };
     match &open.object {
         Object::Writes(stream) => broken(stream.write(call, buffer, bytes)),
-        Object::Socket(socket) => {
-            let call = Call { until: socket.options.write_until(), ..call };
-            broken(socket.streams()?.1.write(call, buffer, bytes))
-        }
+        Object::Socket(socket) => broken(socket.write(call, buffer, bytes)),
         Object::Event(event) => event.write(call, buffer, bytes),
         // What is written there is mixed in, which no program can tell.
         Object::Random => Ok(bytes),

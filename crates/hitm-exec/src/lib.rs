@@ -28,9 +28,12 @@
 //! | [`pace`] | how long instructions between accesses take |
 //! | [`ids`], [`classes`] | processes and threads, policies and priorities |
 //! | [`signals`], [`timers`] | signals, which are delivered at calls |
-//! | [`files`], [`descriptors`], [`streams`], [`eventfd`], [`stdio`] | descriptors, pipes, pairs of sockets |
-//! | [`sockets`], [`listener`], [`addresses`], [`options`], [`messages`] | sockets that listen and connect |
+//! | [`files`], [`descriptors`] | descriptors, and what they lead to |
+//! | [`streams`], [`eventfd`], [`stdio`] | pipes, pairs of sockets, counters, streams over them |
+//! | [`sockets`], [`listener`], [`addresses`] | sockets that listen and connect |
+//! | [`options`], [`messages`] | what is set of sockets, and sent through them |
 //! | [`polls`], [`epoll`], [`watchers`] | waiting for one of several files |
+//! | [`guarded`] | the locks of all of these |
 //! | [`rseq`], [`membarrier`] | ids from the kernel, restarts, and fences of other CPUs |
 //! | [`sysfs`] | the system's files about its CPUs |
 //! | [`shared_memory`] | objects of shared memory |
@@ -62,6 +65,7 @@ mod eventfd;
 mod files;
 mod frames;
 mod futex;
+mod guarded;
 mod heap;
 mod ids;
 mod last;

@@ -5,10 +5,11 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use hitm_machine::Simulated;
-use hitm_memory::{Described, Field, Lock, Placed};
+use hitm_memory::Placed;
 use libc::{EAGAIN, ECONNREFUSED, EINVAL, EPOLLIN};
 
 use crate::files::Open;
+use crate::guarded::{Guarded, Protected, kept};
 use crate::streams::{Call, in_kernel, leave, wake};
 use crate::thread::Thread;
 use crate::watchers::{Watcher, Watchers};
@@ -22,31 +23,22 @@ struct Backlog {
     is_closed: bool,
 }
 
-#[repr(C)]
-struct Accepts(Lock<Simulated, Backlog>);
-
-impl Described for Accepts {
+impl Protected for Backlog {
     const OBJECT: &'static str = "socket_accepts";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects the connections that wait to be accepted")]
-    }
+    const LOCK: &'static str = "protects the connections that wait to be accepted";
 }
 
 /// A listening socket.
 pub(crate) struct Listener {
-    accepts: Placed<Simulated, Accepts>,
+    accepts: Placed<Simulated, Guarded<Backlog>>,
     /// That of its connections.
     pub(crate) family: c_int,
 }
 
 impl Listener {
     pub(crate) fn new(family: c_int) -> Rc<Self> {
-        let accepts = Placed::new(Accepts(Lock::new(Backlog::default())), None, None);
-        let listener = Rc::new(Self { accepts, family });
-        // It keeps its memory to the end, so that each line keeps its name in the report.
-        std::mem::forget(listener.clone());
-        listener
+        let accepts = Guarded::new(Backlog::default());
+        kept(Self { accepts, family })
     }
 
     /// Adds a connection.
@@ -54,7 +46,7 @@ impl Listener {
     /// # Errors
     /// `ECONNREFUSED` if it was closed.
     pub(crate) fn add(&self, connection: Rc<Open>) -> Result<(), c_int> {
-        let mut backlog = self.accepts.0.lock();
+        let mut backlog = self.accepts.lock();
         if backlog.is_closed {
             return Err(ECONNREFUSED);
         }
@@ -72,7 +64,7 @@ impl Listener {
     pub(crate) fn accept(&self, call: Call) -> Result<Rc<Open>, c_int> {
         loop {
             let taken = in_kernel(|| {
-                let mut backlog = self.accepts.0.lock();
+                let mut backlog = self.accepts.lock();
                 leave(&mut backlog.acceptors, call.thread);
                 let taken = backlog.connections.pop_front();
                 if taken.is_none() && call.waits && !backlog.is_closed {
@@ -90,7 +82,7 @@ impl Listener {
     /// A thread that was interrupted may have been woken for a connection: another takes it.
     fn pass_on(&self, thread: &Thread) {
         in_kernel(|| {
-            let mut backlog = self.accepts.0.lock();
+            let mut backlog = self.accepts.lock();
             leave(&mut backlog.acceptors, thread);
             let next = if backlog.connections.is_empty() { None } else { backlog.acceptors.pop_front() };
             drop(backlog);
@@ -99,18 +91,18 @@ impl Listener {
     }
 
     pub(crate) fn has_connections(&self, watcher: Option<&Watcher>) -> bool {
-        let mut backlog = self.accepts.0.lock();
+        let mut backlog = self.accepts.lock();
         backlog.watchers.add(watcher);
         !backlog.connections.is_empty() || backlog.is_closed
     }
 
     pub(crate) fn unwatch(&self, watcher: &Watcher) {
-        self.accepts.0.lock().watchers.remove(watcher);
+        self.accepts.lock().watchers.remove(watcher);
     }
 
     /// Takes no more connections, and ends those that were not accepted.
     pub(crate) fn close(&self) {
-        let mut backlog = self.accepts.0.lock();
+        let mut backlog = self.accepts.lock();
         backlog.is_closed = true;
         let connections = std::mem::take(&mut backlog.connections);
         let (acceptors, watchers) = (std::mem::take(&mut backlog.acceptors), backlog.watchers.clone());

@@ -1,6 +1,7 @@
 //! Calls that read from and write to sockets.
 
 use std::ffi::c_int;
+use std::rc::Rc;
 
 use libc::{
     ENOTSOCK, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, msghdr, socklen_t,
@@ -11,20 +12,27 @@ use crate::files::{Object, Open, on_file, read_from, simulated, vectored, write_
 use crate::native::native;
 use crate::start::refuse_call;
 use crate::streams::Call;
+use crate::thread::Thread;
 
-/// Requires that a call has no other flags than these.
-fn require(call: &str, flags: c_int, known: c_int) {
+/// Runs a call on a simulated file, if all its flags are `known`. On the program's side.
+fn with_flags(
+    open: (&'static Thread, Rc<Open>),
+    name: &str,
+    (flags, known): (c_int, c_int),
+    pc: usize,
+    f: impl FnOnce(&Open, Call) -> Result<usize, c_int>,
+) -> isize {
     if flags & !known != 0 {
-        refuse_call(call, "it has a flag that is not simulated", "use MSG_DONTWAIT, MSG_NOSIGNAL or none");
+        refuse_call(name, "it has a flag that is not simulated", "use MSG_DONTWAIT, MSG_NOSIGNAL or none");
     }
+    on_file(open, flags & MSG_DONTWAIT == 0, pc, f)
 }
 
 /// Reads as the flags say.
 fn receive(open: &Open, call: Call, buffer: usize, bytes: usize, flags: c_int) -> Result<usize, c_int> {
     let Object::Socket(socket) = &open.object else { return Err(ENOTSOCK) };
     if flags & MSG_PEEK != 0 {
-        let call = Call { until: socket.options.read_until(), ..call };
-        return socket.streams()?.0.peek(call, buffer, bytes);
+        return socket.read(call, buffer, bytes, true);
     }
     let mut done = read_from(open, call, buffer, bytes)?;
     while flags & MSG_WAITALL != 0 && done < bytes {
@@ -54,8 +62,7 @@ unsafe extern "C-unwind" fn hitm_recv(file: c_int, buffer: usize, bytes: usize, 
             // SAFETY: the program's own call: its duty.
             None => unsafe { native!(fn recv(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
             Some(open) => {
-                require("recv", flags, READS);
-                on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| receive(open, call, buffer, bytes, flags))
+                with_flags(open, "recv", (flags, READS), pc, |open, call| receive(open, call, buffer, bytes, flags))
             }
         }
     })
@@ -68,8 +75,7 @@ unsafe extern "C-unwind" fn hitm_send(file: c_int, buffer: usize, bytes: usize, 
             // SAFETY: the program's own call: its duty.
             None => unsafe { native!(fn send(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
             Some(open) => {
-                require("send", flags, WRITES);
-                on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| send_part(open, call, buffer, bytes, flags))
+                with_flags(open, "send", (flags, WRITES), pc, |open, call| send_part(open, call, buffer, bytes, flags))
             }
         }
     })
@@ -92,12 +98,11 @@ unsafe extern "C-unwind" fn hitm_recvfrom(
             // SAFETY: the program's own call: its duty.
             return unsafe { native(file, buffer, bytes, flags, address, length) };
         };
-        require("recvfrom", flags, READS);
         // SAFETY: the program's argument: null or a length.
         if let Some(length) = unsafe { length.as_mut() } {
             *length = 0;
         }
-        on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| receive(open, call, buffer, bytes, flags))
+        with_flags(open, "recvfrom", (flags, READS), pc, |open, call| receive(open, call, buffer, bytes, flags))
     })
 }
 
@@ -118,8 +123,7 @@ unsafe extern "C-unwind" fn hitm_sendto(
             // SAFETY: the program's own call: its duty.
             return unsafe { native(file, buffer, bytes, flags, address, length) };
         };
-        require("sendto", flags, WRITES);
-        on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| send_part(open, call, buffer, bytes, flags))
+        with_flags(open, "sendto", (flags, WRITES), pc, |open, call| send_part(open, call, buffer, bytes, flags))
     })
 }
 
@@ -130,7 +134,6 @@ unsafe extern "C-unwind" fn hitm_recvmsg(file: c_int, message: *mut msghdr, flag
             // SAFETY: the program's own call: its duty.
             return unsafe { native!(fn recvmsg(c_int, *mut msghdr, c_int) -> isize)(file, message, flags) };
         };
-        require("recvmsg", flags, READS);
         // SAFETY: the program's argument.
         if flags & MSG_PEEK != 0 && unsafe { (*message).msg_iovlen } > 1 {
             refuse_call("recvmsg", "MSG_PEEK with several buffers is not simulated", "give it one buffer");
@@ -139,7 +142,7 @@ unsafe extern "C-unwind" fn hitm_recvmsg(file: c_int, message: *mut msghdr, flag
         let message = unsafe { &mut *message };
         (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
         let (parts, count) = (message.msg_iov, message.msg_iovlen as c_int);
-        on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| {
+        with_flags(open, "recvmsg", (flags, READS), pc, |open, call| {
             vectored(open, call, parts, count, flags & MSG_WAITALL != 0, |open, call, buffer, bytes| {
                 receive(open, call, buffer, bytes, flags)
             })
@@ -154,14 +157,13 @@ unsafe extern "C-unwind" fn hitm_sendmsg(file: c_int, message: *const msghdr, fl
             // SAFETY: the program's own call: its duty.
             return unsafe { native!(fn sendmsg(c_int, *const msghdr, c_int) -> isize)(file, message, flags) };
         };
-        require("sendmsg", flags, WRITES);
         // SAFETY: the program's argument.
         let message = unsafe { &*message };
         if message.msg_controllen > 0 {
             refuse_call("sendmsg", "descriptors and other control messages are not simulated", "send bytes alone");
         }
         let (parts, count) = (message.msg_iov, message.msg_iovlen as c_int);
-        on_file(open, flags & MSG_DONTWAIT == 0, pc, |open, call| {
+        with_flags(open, "sendmsg", (flags, WRITES), pc, |open, call| {
             vectored(open, call, parts, count, true, |open, call, buffer, bytes| {
                 send_part(open, call, buffer, bytes, flags)
             })

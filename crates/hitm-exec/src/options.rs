@@ -37,18 +37,19 @@ impl Options {
         self.is_set(IPPROTO_IPV6, libc::IPV6_V6ONLY)
     }
 
-    /// When a call that begins now has waited long enough.
     fn until(&self, name: c_int) -> Option<Time> {
         let value = self.get(SOL_SOCKET, name)?;
         let part = |at: usize| value.get(at..)?.first_chunk().map(|&part| i64::from_ne_bytes(part));
-        let micros = part(0)?.max(0) as u64 * 1_000_000 + part(8)?.max(0) as u64;
-        (micros > 0).then(|| Simulated::now() + clock::scaled(micros * 1_000))
+        let nanos = clock::val_nanos(&timeval { tv_sec: part(0)?, tv_usec: part(8)? });
+        (nanos > 0).then(|| Simulated::now() + clock::scaled(nanos))
     }
 
+    /// When a read that begins now has waited long enough.
     pub(crate) fn read_until(&self) -> Option<Time> {
         self.until(libc::SO_RCVTIMEO)
     }
 
+    /// The same of a write.
     pub(crate) fn write_until(&self) -> Option<Time> {
         self.until(libc::SO_SNDTIMEO)
     }

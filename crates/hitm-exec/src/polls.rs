@@ -75,13 +75,13 @@ pub(crate) fn unwatch(open: &Open, watcher: &Watcher) {
     }
 }
 
-/// Looks at `files` until `look` finds something, or the time is over. `look` is told whom to wake.
-fn wait_for<T>(
+/// Looks at `files` until `look` counts some, or the time is over. `look` is told whom to wake.
+fn wait_for(
     thread: &'static Thread,
     files: &[Rc<Open>],
     until: Option<Time>,
-    mut look: impl FnMut(Option<&Watcher>) -> Option<T>,
-) -> Result<Option<T>, c_int> {
+    mut look: impl FnMut(Option<&Watcher>) -> c_int,
+) -> Result<c_int, c_int> {
     let watcher = Watcher::Thread(thread);
     loop {
         let is_over = until.is_some_and(|until| until <= Simulated::now());
@@ -89,9 +89,9 @@ fn wait_for<T>(
         if is_over {
             return Ok(found);
         }
-        let slept = if found.is_none() { sleep(thread, until, "one of several descriptors", false) } else { Ok(()) };
+        let slept = if found == 0 { sleep(thread, until, "one of several descriptors", false) } else { Ok(()) };
         in_kernel(|| files.iter().for_each(|open| unwatch(open, &watcher)));
-        if found.is_some() {
+        if found != 0 {
             return Ok(found);
         }
         slept?;
@@ -129,12 +129,9 @@ fn poll_all(thread: &'static Thread, name: &str, all: &mut [pollfd], until: Opti
                 "wait for pipes, sockets or eventfds of the program's own, or with a time",
             );
         }
-        (count > 0).then_some(count)
+        count
     });
-    match found {
-        Ok(found) => found.unwrap_or(0),
-        Err(error) => failed(error),
-    }
+    found.unwrap_or_else(failed)
 }
 
 /// The end of a time that a call was given in milliseconds; none if it is negative.
@@ -266,10 +263,8 @@ unsafe extern "C-unwind" fn select(
         let native = native!(fn select(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int);
         or_failed(call!(native(count, reads, writes, others, length), |thread| {
             // SAFETY: the program's argument: null or a length.
-            let until = unsafe { length.as_ref() }.map(|length| {
-                let micros = length.tv_sec.max(0) as u64 * 1_000_000 + length.tv_usec.max(0) as u64;
-                Simulated::now() + clock::scaled(micros * 1_000)
-            });
+            let length = unsafe { length.as_ref() };
+            let until = length.map(|length| Simulated::now() + clock::scaled(clock::val_nanos(length)));
             select_all(thread, count, [reads, writes, others], until)
         }))
     })

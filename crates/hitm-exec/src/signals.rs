@@ -300,7 +300,8 @@ fn await_signal(thread: &'static Thread, set: Set, until: Option<Time>) -> Resul
     }
 }
 
-fn wait(thread: &'static Thread, until: Option<Time>, what: &'static str) {
+/// Waits until the thread is woken, or a time.
+pub(crate) fn wait(thread: &'static Thread, until: Option<Time>, what: &'static str) {
     program::fence();
     thread.waits_for.set(what);
     thread.leave(Wants::Wake(until));

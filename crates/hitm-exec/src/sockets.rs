@@ -105,6 +105,25 @@ impl Socket {
         }
     }
 
+    /// Reads from its peer, or looks at what there is to read if `peeks`.
+    ///
+    /// # Errors
+    /// As [`Self::streams`] and [`Stream::read`].
+    pub(crate) fn read(&self, call: Call, buffer: usize, bytes: usize, peeks: bool) -> Result<usize, c_int> {
+        let (reads, _) = self.streams()?;
+        let call = Call { until: self.options.read_until(), ..call };
+        if peeks { reads.peek(call, buffer, bytes) } else { reads.read(call, buffer, bytes) }
+    }
+
+    /// Writes to its peer.
+    ///
+    /// # Errors
+    /// As [`Self::streams`] and [`Stream::write`].
+    pub(crate) fn write(&self, call: Call, buffer: usize, bytes: usize) -> Result<usize, c_int> {
+        let (_, writes) = self.streams()?;
+        writes.write(Call { until: self.options.write_until(), ..call }, buffer, bytes)
+    }
+
     pub(crate) fn events(&self, watcher: Option<&Watcher>) -> c_short {
         let state = self.state.borrow().clone();
         match state {

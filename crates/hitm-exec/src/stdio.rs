@@ -6,10 +6,11 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::access::enter_call;
+use crate::descriptors::opened;
 use crate::files::{close, is_random, read, write};
 use crate::native::native;
 use crate::random;
-use crate::start::{self, shared};
+use crate::start;
 use crate::sysfs::StandIn;
 use crate::thread;
 use crate::tls::on_host;
@@ -121,7 +122,7 @@ opens_stream! { fopen fopen64 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdopen(file: c_int, mode: *const c_char) -> *mut Stream {
-    if thread::current().is_none() || on_host(|| shared().files.get(file)).is_none() {
+    if opened(file).is_none() {
         // SAFETY: the program's own call: its duty.
         return unsafe { native!(fn fdopen(c_int, *const c_char) -> *mut Stream)(file, mode) };
     }
@@ -184,7 +185,7 @@ unsafe extern "C" {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vdprintf(file: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
-    if thread::current().is_none() || on_host(|| shared().files.get(file)).is_none() {
+    if opened(file).is_none() {
         // SAFETY: the program's own call: its duty.
         return unsafe { native!(fn vdprintf(c_int, *const c_char, *mut c_void) -> c_int)(file, format, arguments) };
     }

@@ -14,16 +14,15 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use hitm_machine::{Simulated, program};
-use hitm_memory::{
-    Described, Field, LINE, Lock, LockGuard, Memory, Mode, Placed, PlacedSlice, PlainWord, Platform, Time,
-};
+use hitm_machine::Simulated;
+use hitm_memory::{Field, LINE, LockGuard, Memory, Mode, Placed, PlacedSlice, PlainWord, Platform, Time};
 use libc::{EAGAIN, EINTR, EPIPE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP};
 
 use crate::access::{load_lines, settle_stores_to, store_lines};
+use crate::guarded::{Guarded, Protected, kept};
 use crate::signals;
 use crate::start::shared;
-use crate::thread::{Thread, Wants};
+use crate::thread::Thread;
 use crate::watchers::{Watcher, Watchers};
 
 const PAGE: usize = 4_096;
@@ -95,26 +94,14 @@ struct Counted {
     writers: VecDeque<&'static Thread>,
 }
 
-#[repr(C)]
-struct Receives(Lock<Simulated, State>);
-
-impl Described for Receives {
+impl Protected for State {
     const OBJECT: &'static str = "pipe";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects the stream; with it moves what is counted under it")]
-    }
+    const LOCK: &'static str = "protects the stream; with it moves what is counted under it";
 }
 
-#[repr(C)]
-struct Sends(Lock<Simulated, Counted>);
-
-impl Described for Sends {
+impl Protected for Counted {
     const OBJECT: &'static str = "socket_sends";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects the byte count and the waiting writers")]
-    }
+    const LOCK: &'static str = "protects the byte count and the waiting writers";
 }
 
 /// How a call is made.
@@ -148,9 +135,9 @@ pub(crate) struct Stream {
     has_writer: Cell<bool>,
     /// Whether its reader has said that it reads no more.
     is_shut_for_reader: Cell<bool>,
-    receives: Placed<Simulated, Receives>,
+    receives: Placed<Simulated, Guarded<State>>,
     /// Of a socket.
-    sends: Option<Placed<Simulated, Sends>>,
+    sends: Option<Placed<Simulated, Guarded<Counted>>>,
     /// Of a pipe: its pages, which come into being when they are first used.
     pages: RefCell<Vec<Option<Rc<Words>>>>,
 }
@@ -174,11 +161,7 @@ pub(crate) fn sleep(
     what: &'static str,
     goes_on: bool,
 ) -> Result<(), c_int> {
-    program::fence();
-    thread.waits_for.set(what);
-    thread.leave(Wants::Wake(until));
-    thread.waits_for.set("runs");
-    Simulated::settle();
+    signals::wait(thread, until, what);
     if signals::notice(thread) && !(signals::deliver_in_call(thread) && goes_on) {
         return Err(EINTR);
     }
@@ -198,18 +181,15 @@ pub(crate) fn leave(queue: &mut VecDeque<&'static Thread>, thread: &Thread) {
 impl Stream {
     /// An empty stream: a pipe, or a direction of a pair of sockets.
     pub(crate) fn new(is_socket: bool) -> Rc<Self> {
-        let name = if is_socket { "socket_receives" } else { Receives::OBJECT };
-        let stream = Rc::new(Self {
+        let name = if is_socket { "socket_receives" } else { State::OBJECT };
+        kept(Self {
             has_reader: Cell::new(true),
             has_writer: Cell::new(true),
             is_shut_for_reader: Cell::new(false),
-            receives: Placed::named(name, Receives(Lock::new(State::default())), None, None),
-            sends: is_socket.then(|| Placed::new(Sends(Lock::new(Counted::default())), None, None)),
+            receives: Guarded::named(name, State::default()),
+            sends: is_socket.then(|| Guarded::new(Counted::default())),
             pages: RefCell::new(vec![None; CAPACITY / PAGE]),
-        });
-        // It keeps its memory to the end, so that each line keeps its name in the report.
-        std::mem::forget(stream.clone());
-        stream
+        })
     }
 
     /// Requires that both ends are open, for a write.
@@ -227,7 +207,7 @@ impl Stream {
 
     #[track_caller]
     fn state(&self) -> LockGuard<'_, Simulated, State> {
-        self.receives.0.lock()
+        self.receives.lock()
     }
 
     /// Calls `each` with the first word of each line that holds the bytes from `from` on.
@@ -255,7 +235,7 @@ impl Stream {
         while done < bytes || bytes == 0 {
             let step = in_kernel(|| match &self.sends {
                 None => self.write_to_pipe(call, buffer + done, bytes - done),
-                Some(sends) => self.send(&sends.0, call, buffer + done, (bytes - done).min(PAGE)),
+                Some(sends) => self.send(sends, call, buffer + done, (bytes - done).min(PAGE)),
             });
             match step {
                 Ok(Some(step)) => done += step,
@@ -304,13 +284,7 @@ impl Stream {
     }
 
     /// One message of a socket.
-    fn send(
-        &self,
-        sends: &Lock<Simulated, Counted>,
-        call: Call,
-        buffer: usize,
-        bytes: usize,
-    ) -> Result<Option<usize>, c_int> {
+    fn send(&self, sends: &Guarded<Counted>, call: Call, buffer: usize, bytes: usize) -> Result<Option<usize>, c_int> {
         let mut counts = sends.lock();
         leave(&mut counts.writers, call.thread);
         self.require_open()?;
@@ -351,7 +325,7 @@ impl Stream {
         loop {
             let read = in_kernel(|| match &self.sends {
                 None => self.read_from_pipe(call, buffer, bytes),
-                Some(sends) => self.receive(&sends.0, call, buffer, bytes),
+                Some(sends) => self.receive(sends, call, buffer, bytes),
             });
             match read {
                 Some(read) => return Ok(read),
@@ -399,7 +373,7 @@ impl Stream {
         let writer = state.writers.pop_front();
         drop(state);
         let sender = self.sends.as_ref().and_then(|sends| {
-            let mut counts = sends.0.lock();
+            let mut counts = sends.lock();
             leave(&mut counts.writers, thread);
             counts.writers.pop_front()
         });
@@ -437,7 +411,7 @@ impl Stream {
         Some(step)
     }
 
-    fn receive(&self, sends: &Lock<Simulated, Counted>, call: Call, buffer: usize, bytes: usize) -> Option<usize> {
+    fn receive(&self, sends: &Guarded<Counted>, call: Call, buffer: usize, bytes: usize) -> Option<usize> {
         let mut state = self.state();
         let step = self.begin_read(&mut state, call, bytes)?;
         let (mut left, mut read) = (step, Vec::new());
@@ -493,7 +467,7 @@ impl Stream {
         let has_page = state.written - state.read + PAGE <= CAPACITY;
         drop(state);
         // After the watcher is there: who makes room tells it, or has made room before.
-        let has_space = self.sends.as_ref().is_none_or(|sends| sends.0.lock().bytes < LIMIT);
+        let has_space = self.sends.as_ref().is_none_or(|sends| sends.lock().bytes < LIMIT);
         let (is_deaf, is_shut) = (!self.has_reader.get(), !self.has_writer.get());
         // A write that fails does not wait.
         Writing { has_room: has_space && has_page || is_deaf || is_shut, is_deaf, is_shut }
@@ -537,7 +511,7 @@ impl Stream {
         let (reading, writing) = (state.reading.clone(), state.writing.clone());
         drop(state);
         let senders = self.sends.as_ref().map(|sends| {
-            let mut counts = sends.0.lock();
+            let mut counts = sends.lock();
             if is_unread {
                 counts.bytes = 0;
             }

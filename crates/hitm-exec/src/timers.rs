@@ -98,12 +98,12 @@ impl Timer {
 
     /// Sets it as the program says.
     fn set_as(&'static self, new: &itimerspec, is_time: bool) {
-        let at = match nanos(&new.it_value) {
+        let at = match clock::spec_nanos(&new.it_value) {
             0 => Time::NEVER,
             _ if is_time => clock::time_of(&raw const new.it_value).unwrap_or(Time::NEVER),
             nanos => Simulated::now() + clock::scaled(nanos),
         };
-        self.set(at, clock::scaled(nanos(&new.it_interval)));
+        self.set(at, clock::scaled(clock::spec_nanos(&new.it_interval)));
     }
 
     fn arm(&'static self) {
@@ -200,10 +200,6 @@ unsafe extern "C" fn alarm(seconds: c_uint) -> c_uint {
     })
 }
 
-fn micros(time: &timeval) -> u64 {
-    (time.tv_sec.max(0) as u64 * 1_000_000 + time.tv_usec.max(0) as u64) * 1_000
-}
-
 fn to_timeval(nanos: u64) -> timeval {
     timeval { tv_sec: (nanos / NANOS) as i64, tv_usec: (nanos % NANOS / 1_000) as i64 }
 }
@@ -222,7 +218,7 @@ unsafe extern "C" fn setitimer(which: c_int, new: *const itimerval, before: *mut
         is_real("setitimer", which);
         // SAFETY: the program's argument.
         let Some(new) = (unsafe { new.as_ref() }) else { return EINVAL };
-        let (left, interval) = set_real(micros(&new.it_value), micros(&new.it_interval));
+        let (left, interval) = set_real(clock::val_nanos(&new.it_value), clock::val_nanos(&new.it_interval));
         // SAFETY: the program's argument: null or a place.
         if let Some(before) = unsafe { before.as_mut() } {
             *before = itimerval { it_value: to_timeval(left), it_interval: to_timeval(interval) };
@@ -285,10 +281,6 @@ unsafe extern "C" fn timer_create(clock: c_int, event: *const c_void, place: *mu
         unsafe { *place = number };
         0
     }))
-}
-
-fn nanos(time: &timespec) -> u64 {
-    time.tv_sec.max(0) as u64 * NANOS + time.tv_nsec.max(0) as u64
 }
 
 fn to_timespec(nanos: u64) -> timespec {

@@ -58,6 +58,10 @@ pub(crate) const BALANCE_PUSH: u32 = 1;
 /// A deferred callback: pull.
 pub(crate) const BALANCE_PULL: u32 = 1 << 1;
 
+/// The most CPUs that wait for the lock of a queue in order to take tasks from it. Its own CPU
+/// waits behind them, each time that it needs the lock.
+const MOST_TAKERS: u16 = 4;
+
 impl<M: Memory> RunQueue<M> {
     pub(crate) fn new() -> Self {
         Self {
@@ -137,24 +141,18 @@ impl<M: Memory> RunQueue<M> {
     pub(crate) fn request_balance(&self, what: u32) {
         self.balance.set(self.balance.get() | what);
     }
-}
 
-impl<M: Memory> fmt::Debug for RunQueue<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunQueue").field("nr_running", &self.nr_running).finish_non_exhaustive()
-    }
-}
-
-/// The most CPUs that wait for the lock of a queue in order to take tasks from it. Its own CPU
-/// waits behind them, each time that it needs the lock.
-const MOST_TAKERS: u16 = 4;
-
-impl<M: Memory> RunQueue<M> {
     /// Whether a CPU that looks for tasks leaves this queue to those that wait for its lock: a
     /// hint. Who takes several tasks lets others know.
     #[track_caller]
     pub(crate) fn has_takers(&self) -> bool {
         self.lock.waiters() >= MOST_TAKERS
+    }
+}
+
+impl<M: Memory> fmt::Debug for RunQueue<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunQueue").field("nr_running", &self.nr_running).finish_non_exhaustive()
     }
 }
 

@@ -35,14 +35,14 @@ impl<P: Platform> Scheduler<P> {
     pub(crate) fn pull_from(&self, rq: &mut RqGuard<'_, P>, cpu: CpuId) -> bool {
         // If that CPU is about to get a task that is more urgent still, it pushes by itself.
         let takes_half = self.keeps_wakeups() && rq.rt.rt_nr_running.get() == 0;
+        let queue = &self.state.rqs[cpu];
         // A CPU that is about to idle relies on what the lock shows: the priority may be old.
-        if !takes_half && self.state.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
+        let passes_by =
+            if takes_half { queue.has_takers() } else { queue.rt.highest_prio_next.peek() >= rq.highest().0 };
+        if passes_by {
             return false;
         }
-        if takes_half && self.state.rqs[cpu].has_takers() {
-            return false;
-        }
-        let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
+        let (source, _let_go) = rq.lock_both(queue, cpu);
         // Everything below reads both queues again.
         let Some(id) = self.pullable(&source, rq) else { return false };
         self.move_away(&source, id, rq);
