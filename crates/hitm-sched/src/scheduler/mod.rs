@@ -284,6 +284,14 @@ impl<P: Platform> Upcalls<P> for Scheduler<P> {
         Self::preempt_for(self, rq, id);
     }
 
+    fn queue_next(&self, rq: &RqGuard<'_, P>) {
+        Self::queue_next(self, rq);
+    }
+
+    fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
+        Self::take_offered(self, source, rq)
+    }
+
     fn run_balance(&self, rq: &mut RqGuard<'_, P>) {
         Self::run_balance(self, rq);
     }

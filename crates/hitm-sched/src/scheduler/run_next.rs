@@ -4,13 +4,20 @@
 //! **Protocol.** (1) A wakeup or a spawn by the polled task offers the woken task, if the two are
 //! [equal](Scheduler::are_equal), and nothing else waits on the CPU; a real-time task also if
 //! others wait and no CPU idles. (2) The next switch hands over: if the polled task blocks or ends,
-//! and nothing more urgent has come, the offered task takes its place. A real-time task takes its
-//! place in the list of their priority: the first place and the CPU, or the last place if others
-//! wait. A fair task takes the CPU. The number of queued tasks and the queue's level stay the same.
-//! (3) Otherwise the offered task is queued behind the tasks that wait. So it is at a checkpoint,
-//! at the end of a turn, at a tick if it is fair, when the CPU goes offline, and before another
-//! task is queued there: at a wakeup, after a change or a move. So whatever waits came before the
-//! offered task.
+//! nothing more urgent has come, and one task is offered, that one takes its place. A real-time task
+//! takes its place in the list of their priority: the first place and the CPU, or the last place if
+//! others wait. A fair task takes the CPU. The number of queued tasks and the queue's level stay the
+//! same. (3) Otherwise the offered tasks are queued behind the tasks that wait. So it is at a
+//! checkpoint, at the end of a turn, at a tick if they are fair, when the CPU goes offline, and
+//! before another task is queued there: at a wakeup, after a change or a move. So whatever waits
+//! came before the offered tasks.
+//!
+//! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
+//! wakeup or a spawn by the polled task leaves the task to that CPU: it offers the task, equal or
+//! not. A CPU that takes several tasks at once takes all offered ones last. If the lock is free
+//! after the offer, the waker queues the task itself. A task that is offered after the other CPU has
+//! looked for the last time, and before it releases the lock, waits for the waker's next wakeup,
+//! spawn, checkpoint or switch.
 //!
 //! **Fair tasks.** The offered task has no claim to the time that the CPU has given to others, so
 //! the wakeup would hardly ever preempt its waker. It waits until the waker's slice ends at the
@@ -18,11 +25,13 @@
 //! the wakeup.
 
 use hitm_memory::{PlainWord, Platform};
+use hitm_topology::CpuId;
 
 use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 use crate::scheduler::{Scheduler, SwitchReason};
+use crate::shipped::run_next::RunNext;
 
 impl<P: Platform> Scheduler<P> {
     /// Does step 1 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
@@ -32,19 +41,41 @@ impl<P: Platform> Scheduler<P> {
         let here = P::current_cpu();
         let (rq, task) = (&self.state.rqs[here], self.state.tasks.get(id));
         // Peeks: what another CPU changes just now comes after this wakeup.
-        let is_free = !rq.needs_resched() && next.peek(here).is_none();
+        let is_free = !rq.needs_resched() && next.count(here) == 0;
         // Other CPUs do not see an offered task: where others wait already, an idle CPU may come. A
         // fair task would be queued at the switch, and its time counts from then.
-        let may_hide = || rq.nr_running.peek() == 1 || task.prio().is_real_time() && !searchers.any_idle();
+        let is_real_time = || task.prio().is_real_time();
+        let may_hide = || rq.nr_running.peek() == 1 || is_real_time() && !rq.lock.is_held() && !searchers.any_idle();
         let is_equal = || rq.curr().is_some_and(|curr| self.are_equal(curr, id));
         if !is_free || !may_hide() || !is_equal() {
             return false;
         }
+        self.offer(id, here)
+    }
+
+    /// Does step 4 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
+    /// whether it was left to another CPU, or queued.
+    pub(super) fn leave_to_taker(&self, id: TaskId) -> bool {
+        let here = P::current_cpu();
+        let lock = &self.state.rqs[here].lock;
+        if !lock.is_held() || !self.offer(id, here) {
+            return false;
+        }
+        if !lock.is_held() {
+            self.spare_kept();
+        }
+        true
+    }
+
+    /// Offers `id`, which is on no queue and whose `pi_lock` the caller holds, to this CPU. Returns
+    /// false if there is no place.
+    fn offer(&self, id: TaskId, here: CpuId) -> bool {
+        let (Some(next), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
+        let task = self.state.tasks.get(id);
         self.go_to(id, task.cpu(), here);
         task.transition_to_runnable();
-        next.offer(here, id);
         searchers.set_keeps(here, true);
-        true
+        next.offer(here, id)
     }
 
     /// Returns whether `id`, which is on no queue, may wait for `curr`, which this CPU runs, as an
@@ -66,17 +97,24 @@ impl<P: Platform> Scheduler<P> {
     /// the CPU has to choose. Then the offered task, if there was one, is queued.
     #[inline]
     pub(super) fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
-        let offered = self.run_next()?.peek(rq.cpu)?;
-        let prev = rq.curr()?;
-        if !self.can_hand_over(rq, prev, offered) || !self.gives_up(prev, why) {
-            self.queue_offered(rq);
-            if rq.online.get() == 0 {
-                // The CPU went offline before the offer, of which it knew nothing.
-                self.expel(rq, offered);
-            }
+        let next = self.run_next()?;
+        if next.count(rq.cpu) == 0 {
             return None;
         }
-        self.run_next()?.take(rq);
+        let only = next.only(rq.cpu).zip(rq.curr());
+        let Some((offered, prev)) =
+            only.filter(|&(offered, prev)| self.can_hand_over(rq, prev, offered) && self.gives_up(prev, why))
+        else {
+            while let Some(id) = next.take(rq) {
+                self.enqueue(rq, id, false);
+                if rq.online.get() == 0 {
+                    // The CPU went offline before the offer, of which it knew nothing.
+                    self.expel(rq, id);
+                }
+            }
+            return None;
+        };
+        next.take(rq);
         self.searchers()?.set_keeps(rq.cpu, false);
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
         self.state.stats.note(|| Entry::Comes(rq.cpu, offered));
@@ -106,8 +144,8 @@ impl<P: Platform> Scheduler<P> {
             if prio.is_real_time() {
                 rq.rt.list(&self.state.tasks, prio).first() == Some(prev) && !self.fair.groups.has_real_time_limits()
             } else {
-                // `prev` may have become a real-time task.
-                rq.nr_running.get() == 1 && self.fair.is_fair(&self.state, prev) && !self.fair.groups.are_used()
+                // `prev` may have become a real-time task, or they never were equal.
+                rq.nr_running.get() == 1 && self.are_equal(prev, offered)
             }
         };
         !rq.needs_resched()
@@ -119,37 +157,63 @@ impl<P: Platform> Scheduler<P> {
             && self.urgent().is_none_or(|urgent| urgent.named_to(rq.cpu).is_none())
     }
 
-    /// Does step 3, if the CPU of `rq` is online: queues the task that it was to run next, if there
-    /// is one. From a CPU that is offline, a task moves away when the CPU leaves it.
+    /// Does step 3, if the CPU of `rq` is online: queues its offered tasks. From a CPU that is
+    /// offline, a task moves away when the CPU leaves it.
     #[inline]
     pub(super) fn queue_next(&self, rq: &RqGuard<'_, P>) {
-        if self.run_next().is_some_and(|next| next.peek(rq.cpu).is_some()) && rq.online.get() != 0 {
+        if self.run_next().is_some_and(|next| next.count(rq.cpu) != 0) && rq.online.get() != 0 {
             self.queue_offered(rq);
         }
     }
 
     /// Does step 3.
     pub(super) fn queue_offered(&self, rq: &RqGuard<'_, P>) {
-        let Some(id) = self.run_next().and_then(|next| next.take(rq)) else { return };
-        self.enqueue(rq, id, false);
+        while let Some(id) = self.run_next().and_then(|next| next.take(rq)) {
+            self.enqueue(rq, id, false);
+            if self.fair.is_fair(&self.state, id) {
+                self.preempt_for(rq, id);
+            }
+        }
+    }
+
+    /// Takes the tasks that are offered to the CPU of `source` to this CPU, that of `rq`, where
+    /// nothing waits. Those that it may not run, or has no time for, are queued on `source`. A single
+    /// one is left, as it may take its waker's place. Returns whether it has taken any.
+    pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
+        let Some(next) = self.run_next().filter(|next| next.count(source.cpu) > 1) else { return false };
+        if source.online.get() == 0 {
+            return false;
+        }
+        let takes_fair = rq.nr_running.get() == 0;
+        let mut taken = Vec::with_capacity(RunNext::<P>::PLACES);
+        while taken.len() < taken.capacity()
+            && let Some(id) = next.take(&source)
+        {
+            let may_come = self.state.tasks.get(id).prio().is_real_time() || takes_fair;
+            if may_come && rq.online.get() != 0 && self.may_come(id, rq) {
+                // Who changes the task from now on needs the lock of `rq`.
+                self.go_to(id, source.cpu, rq.cpu);
+                taken.push(id);
+            } else {
+                self.enqueue(&source, id, false);
+            }
+        }
+        // The own CPU of the other queue waits for this lock, or others that take tasks do.
+        drop(source);
+        for &id in &taken {
+            self.enqueue(rq, id, false);
+        }
+        !taken.is_empty()
     }
 
     /// Does step 3 at a tick of the calling CPU.
     pub(super) fn queue_fair_at_tick(&self) {
         let here = P::current_cpu();
-        let offered = self.run_next().and_then(|next| next.peek(here));
-        if offered.is_none_or(|id| !self.fair.is_fair(&self.state, id)) {
-            return;
+        let Some(next) = self.run_next() else { return };
+        if next.peek(here).any(|id| self.fair.is_fair(&self.state, id)) {
+            let mut rq = self.state.lock(here);
+            self.queue_next(&rq);
+            self.run_balance(&mut rq);
         }
-        let mut rq = self.state.lock(here);
-        // Another CPU may have taken it meanwhile.
-        if self.run_next().and_then(|next| next.peek(here)) == offered
-            && rq.online.get() != 0
-            && let Some(id) = offered
-        {
-            self.queue_offered(&rq);
-            self.preempt_for(&rq, id);
-        }
-        self.run_balance(&mut rq);
     }
 }

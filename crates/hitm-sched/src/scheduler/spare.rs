@@ -10,7 +10,7 @@
 //! and of their arrival.
 //!
 //! **Protocol.** A wakeup: (1) the task is enqueued on the waker's CPU, or
-//! [offered](super::run_next) to it; (2) if it was enqueued and a second task waits there already,
+//! [offered](super::run_next) to it, or left to a CPU that takes tasks from it; (2) if it was enqueued and a second task waits there already,
 //! go to (4), else the CPU notes that it keeps one. A switch or a checkpoint: (3) if
 //! tasks wait behind the one that runs, go on with (4). To spare: (4) if the first waiting task may
 //! run everywhere and is advertised, the tasks behind it are advertised too: no CPU is less urgent
@@ -157,6 +157,7 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
+        self.queue_next(&source);
         let (here, there) = (rq.rt.rt_nr_running.get(), source.rt.rt_nr_running.get());
         let Some(most) = takes(here, there).filter(|_| may_take(rq)) else { return };
         if self.take_equals(&source, rq, prio, most) {

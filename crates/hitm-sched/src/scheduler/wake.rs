@@ -42,11 +42,11 @@ impl<P: Platform> Scheduler<P> {
         task.wait_off_cpu();
         self.state.stats.add(Count::Wake);
         let stays = self.keeps(id, flags);
-        if stays && self.offer_next(id) {
+        if stays && (self.offer_next(id) || self.leave_to_taker(id)) {
             return;
         }
         let mut rq = self.queue_for(id, flags, stays);
-        // The offered task came first.
+        // The offered tasks came first.
         self.queue_next(&rq);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);

@@ -189,8 +189,12 @@ impl<M: Memory> Searchers<M> {
             }
             // AcqRel: sees the `IDLE` words that are counted. Pairs with `begin_idle`. Relaxed on
             // failure: the loop looks again.
-            if counts.compare_exchange(seen, seen + SEARCHER, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                continue;
+            match counts.compare_exchange(seen, seen + SEARCHER, Ordering::AcqRel, Ordering::Relaxed) {
+                // Another caller has counted a searcher after the fence: it sees what this one has
+                // advertised. Where many call at once, each would fail many times.
+                Err(now) if now / SEARCHER > seen / SEARCHER => return Call::Searched,
+                Err(_) => continue,
+                Ok(_) => {}
             }
             if let Some(cpu) = near().find(|&cpu| self.claim(cpu)) {
                 // AcqRel: all transitions of the counts continue the release sequences before.
