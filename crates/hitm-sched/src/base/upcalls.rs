@@ -23,8 +23,8 @@ pub(crate) trait Upcalls<P: Platform> {
     /// Queues the tasks that are [offered](crate::shipped::run_next) to the CPU of `rq`.
     fn queue_next(&self, rq: &RqGuard<'_, P>);
 
-    /// Takes the offered tasks of the CPU of `source` to that of `rq`, where nothing waits. Returns
-    /// whether there was any.
+    /// Takes the tasks that are offered to the CPU of `source` to that of `rq`, which has had no
+    /// real-time task. Returns whether any was taken.
     fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool;
 
     /// Does the balancing that was deferred until now, with the lock held.

@@ -142,12 +142,13 @@ impl<P: Platform> Fair<P> {
         if rq.online.get() == 0 {
             return false;
         }
-        if limit == 1 {
+        let takes_offered = limit > 1 && rq.rt.rt_nr_running.get() == 0;
+        if !takes_offered {
             up.queue_next(&source);
         }
         let (fullest, own) = (source.nr_running.get(), rq.nr_running.get());
         if fullest < own + 2 {
-            return limit > 1 && up.take_offered(source, rq);
+            return takes_offered && up.take_offered(source, rq);
         }
         let wanted = ((fullest - own) / 2).min(limit) as usize;
         let mut found = Vec::with_capacity(wanted);
@@ -173,7 +174,7 @@ impl<P: Platform> Fair<P> {
             up.move_task(&source, id, rq);
             state.stats.add(Count::Balance);
         }
-        limit > 1 && up.take_offered(source, rq) || !found.is_empty()
+        takes_offered && up.take_offered(source, rq) || !found.is_empty()
     }
 
     /// Returns whether `id`, which waits, may run on `cpu`. A CPU on which it would be held is no

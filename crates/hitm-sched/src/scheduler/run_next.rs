@@ -1,28 +1,29 @@
-//! Handing a CPU over from a task that waits to the equal that it has woken: see
-//! [`run_next`](crate::shipped::run_next).
+//! Handing a CPU over from a task that waits to the equal that it has woken, and leaving woken
+//! tasks to CPUs that take them: see [`run_next`](crate::shipped::run_next).
 //!
 //! **Protocol.** (1) A wakeup or a spawn by the polled task offers the woken task, if the two are
 //! [equal](Scheduler::are_equal), and nothing else waits on the CPU; a real-time task also if
-//! others wait and no CPU idles. (2) The next switch hands over: if the polled task blocks or ends,
-//! nothing more urgent has come, and one task is offered, that one takes its place. A real-time task
-//! takes its place in the list of their priority: the first place and the CPU, or the last place if
-//! others wait. A fair task takes the CPU. The number of queued tasks and the queue's level stay the
-//! same. (3) Otherwise the offered tasks are queued behind the tasks that wait. So it is at a
-//! checkpoint, at the end of a turn, at a tick if they are fair, when the CPU goes offline, and
-//! before another task is queued there: at a wakeup, after a change or a move. So whatever waits
-//! came before the offered tasks.
+//! others wait, no CPU idles, and no CPU holds the lock of the queue. (2) The next switch hands
+//! over: if the polled task blocks or ends, nothing more urgent has come, and just one task is
+//! offered, that one takes its place. A real-time task takes its place in the list of their
+//! priority: the first place and the CPU, or the last place if others wait. A fair task takes the
+//! CPU. The number of queued tasks and the queue's level stay the same. (3) Otherwise the offered
+//! tasks are queued behind the tasks that wait. This happens at a checkpoint, at the end of a turn,
+//! at a tick if one of them is fair, when the CPU goes offline, and before another task is queued
+//! there: at a wakeup, after a change or a move. So whatever waits came before the offered tasks.
 //!
 //! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
 //! wakeup or a spawn by the polled task leaves the task to that CPU: it offers the task, equal or
-//! not. A CPU that takes several tasks at once takes all offered ones last. If the lock is free
-//! after the offer, the waker queues the task itself. A task that is offered after the other CPU has
-//! looked for the last time, and before it releases the lock, waits for the waker's next wakeup,
-//! spawn, checkpoint or switch.
+//! not. A CPU that takes several tasks at once takes the offered ones last, unless there is just
+//! one. If the lock is free after the offer, the waker queues the task itself. If it is not, and
+//! the holder takes no tasks or has looked already, the task waits for the next CPU that takes some
+//! there, or for the waker's next wakeup, spawn, checkpoint or switch. Until then no idle CPU is
+//! called for it.
 //!
 //! **Fair tasks.** The offered task has no claim to the time that the CPU has given to others, so
 //! the wakeup would hardly ever preempt its waker. It waits until the waker's slice ends at the
-//! latest, since a tick comes then. Its share of the time counts from when it is queued, not from
-//! the wakeup.
+//! latest, since a tick comes then, if the waker is fair. Its share of the time counts from when it
+//! is queued, not from the wakeup.
 
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -31,19 +32,19 @@ use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 use crate::scheduler::{Scheduler, SwitchReason};
-use crate::shipped::run_next::RunNext;
 
 impl<P: Platform> Scheduler<P> {
     /// Does step 1 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
     /// whether it was offered.
     pub(super) fn offer_next(&self, id: TaskId) -> bool {
-        let (Some(next), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
+        let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
         let here = P::current_cpu();
         let (rq, task) = (&self.state.rqs[here], self.state.tasks.get(id));
         // Peeks: what another CPU changes just now comes after this wakeup.
-        let is_free = !rq.needs_resched() && next.count(here) == 0;
-        // Other CPUs do not see an offered task: where others wait already, an idle CPU may come. A
-        // fair task would be queued at the switch, and its time counts from then.
+        let is_free = !rq.needs_resched() && ring.count(here) == 0;
+        // Other CPUs do not see an offered task: where others wait already, an idle CPU may come,
+        // or is there and holds the lock. A fair task would be queued at the switch, and its time
+        // counts from then.
         let is_real_time = || task.prio().is_real_time();
         let may_hide = || rq.nr_running.peek() == 1 || is_real_time() && !rq.lock.is_held() && !searchers.any_idle();
         let is_equal = || rq.curr().is_some_and(|curr| self.are_equal(curr, id));
@@ -55,14 +56,19 @@ impl<P: Platform> Scheduler<P> {
 
     /// Does step 4 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
     /// whether it was left to another CPU, or queued.
-    pub(super) fn leave_to_taker(&self, id: TaskId) -> bool {
+    pub(super) fn leave_to_holder(&self, id: TaskId) -> bool {
         let here = P::current_cpu();
         let lock = &self.state.rqs[here].lock;
         if !lock.is_held() || !self.offer(id, here) {
             return false;
         }
         if !lock.is_held() {
-            self.spare_kept();
+            let mut rq = self.state.lock(here);
+            self.queue_next(&rq);
+            let called = self.spare_if_crowded(&mut rq);
+            self.run_balance(&mut rq);
+            drop(rq);
+            self.interrupt_called(called);
         }
         true
     }
@@ -70,12 +76,16 @@ impl<P: Platform> Scheduler<P> {
     /// Offers `id`, which is on no queue and whose `pi_lock` the caller holds, to this CPU. Returns
     /// false if there is no place.
     fn offer(&self, id: TaskId, here: CpuId) -> bool {
-        let (Some(next), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
+        let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
+        if !ring.has_place(here) {
+            return false;
+        }
         let task = self.state.tasks.get(id);
         self.go_to(id, task.cpu(), here);
         task.transition_to_runnable();
         searchers.set_keeps(here, true);
-        next.offer(here, id)
+        ring.offer(here, id);
+        true
     }
 
     /// Returns whether `id`, which is on no queue, may wait for `curr`, which this CPU runs, as an
@@ -97,16 +107,16 @@ impl<P: Platform> Scheduler<P> {
     /// the CPU has to choose. Then the offered task, if there was one, is queued.
     #[inline]
     pub(super) fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
-        let next = self.run_next()?;
-        if next.count(rq.cpu) == 0 {
+        let ring = self.run_next()?;
+        if ring.count(rq.cpu) == 0 {
             return None;
         }
-        let only = next.only(rq.cpu).zip(rq.curr());
-        let Some((offered, prev)) =
-            only.filter(|&(offered, prev)| self.can_hand_over(rq, prev, offered) && self.gives_up(prev, why))
-        else {
-            while let Some(id) = next.take(rq) {
-                self.enqueue(rq, id, false);
+        let only = ring.only(rq.cpu).zip(rq.curr());
+        let may =
+            |&(offered, prev): &(TaskId, TaskId)| self.can_hand_over(rq, prev, offered) && self.gives_up(prev, why);
+        let Some((offered, prev)) = only.filter(may) else {
+            while let Some(id) = ring.take(rq) {
+                self.queue_one(rq, id);
                 if rq.online.get() == 0 {
                     // The CPU went offline before the offer, of which it knew nothing.
                     self.expel(rq, id);
@@ -114,7 +124,7 @@ impl<P: Platform> Scheduler<P> {
             }
             return None;
         };
-        next.take(rq);
+        ring.take(rq);
         self.searchers()?.set_keeps(rq.cpu, false);
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
         self.state.stats.note(|| Entry::Comes(rq.cpu, offered));
@@ -161,44 +171,50 @@ impl<P: Platform> Scheduler<P> {
     /// offline, a task moves away when the CPU leaves it.
     #[inline]
     pub(super) fn queue_next(&self, rq: &RqGuard<'_, P>) {
-        if self.run_next().is_some_and(|next| next.count(rq.cpu) != 0) && rq.online.get() != 0 {
+        if self.run_next().is_some_and(|ring| ring.count(rq.cpu) != 0) && rq.online.get() != 0 {
             self.queue_offered(rq);
         }
     }
 
     /// Does step 3.
     pub(super) fn queue_offered(&self, rq: &RqGuard<'_, P>) {
-        while let Some(id) = self.run_next().and_then(|next| next.take(rq)) {
-            self.enqueue(rq, id, false);
-            if self.fair.is_fair(&self.state, id) {
-                self.preempt_for(rq, id);
-            }
+        let Some(ring) = self.run_next() else { return };
+        // Those that come meanwhile are left: their CPU may offer as fast as this one queues.
+        for id in (0..ring.count(rq.cpu)).map_while(|_| ring.take(rq)) {
+            self.queue_one(rq, id);
         }
     }
 
-    /// Takes the tasks that are offered to the CPU of `source` to this CPU, that of `rq`, where
-    /// nothing waits. Those that it may not run, or has no time for, are queued on `source`. A single
-    /// one is left, as it may take its waker's place. Returns whether it has taken any.
+    /// Queues `id`, which was offered to the CPU of `rq`, as if it came now.
+    fn queue_one(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        self.enqueue(rq, id, false);
+        self.preempt_for_kept(rq, id);
+    }
+
+    /// Takes the tasks that are offered to the CPU of `source` to that of `rq`, which had no
+    /// real-time task before it looked there. Those that may not run there are queued on `source`;
+    /// so are fair ones, unless that CPU has nothing at all. A single task is left, as it may take
+    /// its waker's place. Returns whether any was taken.
     pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
-        let Some(next) = self.run_next().filter(|next| next.count(source.cpu) > 1) else { return false };
-        if source.online.get() == 0 {
+        let Some(ring) = self.run_next() else { return false };
+        let offered = ring.count(source.cpu);
+        if offered < 2 || source.online.get() == 0 || rq.online.get() == 0 {
             return false;
         }
-        let takes_fair = rq.nr_running.get() == 0;
-        let mut taken = Vec::with_capacity(RunNext::<P>::PLACES);
-        while taken.len() < taken.capacity()
-            && let Some(id) = next.take(&source)
-        {
-            let may_come = self.state.tasks.get(id).prio().is_real_time() || takes_fair;
-            if may_come && rq.online.get() != 0 && self.may_come(id, rq) {
+        // By deadline, each CPU gets every second task: see `pull_fair`.
+        let takes_fair = rq.nr_running.get() == 0 && !self.fair.groups.has_deadlines();
+        let mut taken = Vec::with_capacity(offered as usize);
+        for id in (0..offered).map_while(|_| ring.take(&source)) {
+            let suits = self.state.tasks.get(id).prio().is_real_time() || takes_fair;
+            if suits && self.may_come(id, rq) && !self.fair.groups.is_held(&self.state, rq.cpu, id) {
                 // Who changes the task from now on needs the lock of `rq`.
                 self.go_to(id, source.cpu, rq.cpu);
                 taken.push(id);
             } else {
-                self.enqueue(&source, id, false);
+                self.queue_one(&source, id);
             }
         }
-        // The own CPU of the other queue waits for this lock, or others that take tasks do.
+        // Others wait for this lock: the CPU of that queue, or CPUs that take tasks.
         drop(source);
         for &id in &taken {
             self.enqueue(rq, id, false);
@@ -209,8 +225,8 @@ impl<P: Platform> Scheduler<P> {
     /// Does step 3 at a tick of the calling CPU.
     pub(super) fn queue_fair_at_tick(&self) {
         let here = P::current_cpu();
-        let Some(next) = self.run_next() else { return };
-        if next.peek(here).any(|id| self.fair.is_fair(&self.state, id)) {
+        let Some(ring) = self.run_next() else { return };
+        if ring.peek(here).any(|id| self.fair.is_fair(&self.state, id)) {
             let mut rq = self.state.lock(here);
             self.queue_next(&rq);
             self.run_balance(&mut rq);

@@ -1,23 +1,24 @@
-//! The tasks that a CPU's own task has woken and that are on no queue yet: the offered tasks. If it is
-//! one alone, it can take its waker's place on the CPU.
+//! The tasks that a CPU's own task has woken and that are on no queue yet: the offered tasks. If
+//! there is only one, it can take its waker's place on the CPU.
 //!
 //! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
 //! one exchange of two tasks under one lock at the switch. This holds for fair tasks if no other
-//! waits there. A task that spawns many, while other CPUs take them, waits for none of those CPUs:
-//! they queue the tasks that it leaves here.
+//! waits there. A task that spawns many, while other CPUs take them, does not wait for those CPUs:
+//! they take the tasks that it leaves here.
 //!
 //! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
 //! task overtake those that wait. Here it goes behind those at the switch, so the order of arrival
-//! holds; that of fair tasks is by their virtual times. That others queue the tasks is Linux's wake
-//! list, turned round: there a waker leaves a task to the CPU that is to run it.
+//! holds; that of fair tasks is by their virtual times. That others take the tasks is like Linux's
+//! wake list, where a waker leaves a task to the CPU that is to run it.
 //!
-//! **State.** A ring for each CPU, and two counts: of the tasks that were offered, and of those that
-//! were taken. A task in it is awake and on no queue.
+//! **State.** A ring for each CPU, and two counts: of the tasks that were offered, and of those
+//! that were taken. A task in it is awake and on no queue.
 //!
-//! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`.
-//! [`take`](RunNext::take): under the lock of the CPU's queue, by that CPU at its next switch or
-//! checkpoint, by whoever queues or takes another task there or changes one, or by whoever takes the
-//! CPU offline. So a task leaves the ring once, and in the order of the offers.
+//! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if it
+//! [has a place](RunNext::has_place). [`take`](RunNext::take): under the lock of the CPU's queue,
+//! by that CPU at its next switch or checkpoint, by whoever queues or takes another task there or
+//! changes one, or by whoever takes the CPU offline. So a task leaves the ring once, and in the
+//! order of the offers.
 //!
 //! **Memory ordering.** Takers exclude each other by the queue's lock. A change of the task holds
 //! its `pi_lock`, so it sees an offer that came before. Other takers do not hold that lock: the
@@ -26,7 +27,7 @@
 //! | release side | acquire side | publishes |
 //! |---|---|---|
 //! | `offer`, store Release of `offered` | `take`, load Acquire of `offered` | the number in the ring, and the task's words |
-//! | `take`, store Release of `taken` | `offer`, load Acquire of `taken` | that the number was read: its place is free |
+//! | `take`, store Release of `taken` | `has_place`, load Acquire of `taken` | that the number was read: its place is free |
 //!
 //! The model checker runs these words: `run_next/loom.rs`.
 //!
@@ -42,10 +43,10 @@ use hitm_topology::{CpuId, Topology};
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 
-/// The most offered tasks of a CPU: as many as a task spawns in some 50 us, the time for which a CPU
-/// that takes 128 tasks from a queue holds its lock.
-/// The model checker has one place, which is used again.
-const PLACES: usize = if cfg!(test) { 1 } else { 64 };
+/// The most offered tasks of a CPU. A CPU that takes 128 tasks from a queue holds its lock for some
+/// 50 us, and a task spawns about this many in that time. The unit tests, of which the model checks
+/// are a part, use each place again soon.
+const PLACES: usize = if cfg!(test) { 2 } else { 64 };
 
 described! {
     /// The offered tasks of one CPU.
@@ -55,8 +56,8 @@ described! {
         /// Their numbers, the n-th in the place n modulo the length. Written by the CPU.
         tasks: [M::Plain<u32>; PLACES] = words,
         taken_line: LineStart,
-        /// How many were taken so far. Written by the CPU, and by others that queue or take a task
-        /// there.
+        /// How many were taken so far. Written by the CPU, and by others that queue, take or
+        /// change a task there.
         taken: M::Atomic<u32>,
     }
 }
@@ -73,9 +74,6 @@ pub(crate) struct RunNext<M: Memory> {
 }
 
 impl<M: Memory> RunNext<M> {
-    /// The most tasks that are offered to a CPU.
-    pub(crate) const PLACES: usize = PLACES;
-
     /// Creates the rings of CPUs that have no such task.
     pub(crate) fn new(topology: &Topology) -> Self {
         Self {
@@ -88,9 +86,8 @@ impl<M: Memory> RunNext<M> {
         }
     }
 
-    /// Returns how many tasks are offered to `cpu`: exact for its own CPU under the lock of its
-    /// queue. Without the lock, the CPU itself sees all that are there, and another CPU may take
-    /// some just now.
+    /// Returns how many tasks are offered to `cpu`. The CPU itself, under the lock of its queue,
+    /// sees the exact number. Under the lock alone, more may come; without it, some may go.
     #[inline]
     pub(crate) fn count(&self, cpu: CpuId) -> u32 {
         let ring = &self.cpus[cpu];
@@ -98,35 +95,43 @@ impl<M: Memory> RunNext<M> {
         ring.offered.load(Ordering::Relaxed).wrapping_sub(ring.taken.load(Ordering::Relaxed))
     }
 
-    /// Returns the offered tasks of `cpu`, in order: exact under the lock of its queue.
+    /// Returns the tasks that are offered to `cpu`, in order: as exact as [`count`](Self::count).
     pub(crate) fn peek(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> + '_ {
         let ring = &self.cpus[cpu];
         // Relaxed, both: as in `count`.
-        let taken = ring.taken.load(Ordering::Relaxed);
-        (0..self.count(cpu)).map(move |nth| TaskId(ring.place(taken.wrapping_add(nth)).peek()))
+        let (offered, taken) = (ring.offered.load(Ordering::Relaxed), ring.taken.load(Ordering::Relaxed));
+        (0..offered.wrapping_sub(taken)).map(move |nth| TaskId(ring.place(taken.wrapping_add(nth)).peek()))
     }
 
-    /// Returns the offered task of `cpu` if there is just one: as exact as [`count`](Self::count).
+    /// Returns the task that is offered to `cpu` if there is just one: as exact as
+    /// [`count`](Self::count).
     #[inline]
     pub(crate) fn only(&self, cpu: CpuId) -> Option<TaskId> {
         if self.count(cpu) == 1 { self.peek(cpu).next() } else { None }
     }
 
-    /// Offers `id` to `cpu`, which calls, behind the tasks that are offered already. The caller
-    /// holds the task's `pi_lock`. Returns false if there is no place.
+    /// Returns whether `cpu`, which calls, has a place for one more task. If so, it has one until
+    /// it offers a task.
     #[inline]
-    pub(crate) fn offer(&self, cpu: CpuId, id: TaskId) -> bool {
+    pub(crate) fn has_place(&self, cpu: CpuId) -> bool {
+        let ring = &self.cpus[cpu];
+        // Acquire: the number that was in the place has been read. Pairs with the Release of
+        // `take`.
+        let taken = ring.taken.load(Ordering::Acquire);
+        // Relaxed: written by this CPU alone.
+        ring.offered.load(Ordering::Relaxed).wrapping_sub(taken) as usize != PLACES
+    }
+
+    /// Offers `id` to `cpu`, which calls and has a place, behind the tasks that are offered
+    /// already. The caller holds the task's `pi_lock`.
+    #[inline]
+    pub(crate) fn offer(&self, cpu: CpuId, id: TaskId) {
         let ring = &self.cpus[cpu];
         // Relaxed: written by this CPU alone.
         let offered = ring.offered.load(Ordering::Relaxed);
-        // Acquire: the number that was in the place has been read. Pairs with the Release of `take`.
-        if offered.wrapping_sub(ring.taken.load(Ordering::Acquire)) as usize == PLACES {
-            return false;
-        }
         ring.place(offered).set(id.0);
         // Release: publishes the number and the task's words. Pairs with the Acquire of `take`.
         ring.offered.store(offered.wrapping_add(1), Ordering::Release);
-        true
     }
 
     /// Takes the first offered task of the CPU of `rq`.

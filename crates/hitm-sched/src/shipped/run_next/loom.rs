@@ -15,6 +15,7 @@ use crate::base::rq::{RqGuard, RunQueue};
 const CPU: CpuId = CpuId(0);
 const TASK: TaskId = TaskId(6);
 const NEXT: TaskId = TaskId(7);
+const LAST: TaskId = TaskId(8);
 
 struct World {
     next: RunNext<Loom>,
@@ -38,7 +39,7 @@ impl World {
     fn run(&self) {
         let pi = self.pi_lock.lock();
         self.word.set(1);
-        require(self.next.offer(CPU, TASK), "there is a place");
+        self.next.offer(CPU, TASK);
         drop(pi);
         self.take();
     }
@@ -87,19 +88,22 @@ fn offline() -> Model {
     })
 }
 
-/// Another CPU takes a task while the CPU offers one more, for which there is just one place.
+/// Another CPU takes a task while the CPU offers one more, for which there is no other place.
 fn again() -> Model {
     Model::new("run_next: a place is written once it was read", || {
         let world = World::new();
         let take = |world: &World| world.next.take(&RqGuard::lock(&world.queue, CPU));
-        require(world.next.offer(CPU, TASK), "there is a place");
+        world.next.offer(CPU, TASK);
+        world.next.offer(CPU, NEXT);
         let takes = world.clone();
         let takes = thread::spawn(move || require(take(&takes) == Some(TASK), "it takes the first one"));
-        while !world.next.offer(CPU, NEXT) {
+        while !world.next.has_place(CPU) {
             thread::yield_now();
         }
+        world.next.offer(CPU, LAST);
         takes.join().expect("threads return");
         require(take(&world) == Some(NEXT), "the second one comes next");
+        require(take(&world) == Some(LAST), "the third one comes last");
     })
 }
 
