@@ -143,9 +143,6 @@ impl<P: Platform> Fair<P> {
             return false;
         }
         let takes_offered = limit > 1 && rq.rt.rt_nr_running.get() == 0;
-        if !takes_offered {
-            up.queue_next(&source);
-        }
         let (fullest, own) = (source.nr_running.get(), rq.nr_running.get());
         if fullest < own + 2 {
             return takes_offered && up.take_offered(source, rq);

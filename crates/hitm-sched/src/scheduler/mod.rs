@@ -284,10 +284,6 @@ impl<P: Platform> Upcalls<P> for Scheduler<P> {
         Self::preempt_for(self, rq, id);
     }
 
-    fn queue_next(&self, rq: &RqGuard<'_, P>) {
-        Self::queue_next(self, rq);
-    }
-
     fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
         Self::take_offered(self, source, rq)
     }

@@ -45,9 +45,6 @@ impl<P: Platform> Scheduler<P> {
         let (source, _let_go) = rq.lock_both(queue, cpu);
         // Everything below reads both queues again.
         let takes_half = takes_half && rq.rt.rt_nr_running.get() == 0;
-        if !takes_half {
-            self.queue_next(&source);
-        }
         let pulled = self.pullable(&source, rq);
         if let Some(id) = pulled {
             self.move_away(&source, id, rq);

@@ -104,7 +104,7 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Does step 2 for the calling CPU, whose queue is `rq`. Returns the task that runs now, unless
-    /// the CPU has to choose. Then the offered task, if there was one, is queued.
+    /// the CPU has to choose. Then the offered tasks, if there are any, are queued.
     #[inline]
     pub(super) fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
         let ring = self.run_next()?;

@@ -170,7 +170,6 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
-        self.queue_next(&source);
         let (here, there) = (rq.rt.rt_nr_running.get(), source.rt.rt_nr_running.get());
         let Some(most) = takes(here, there).filter(|_| may_take(rq)) else { return };
         if self.take_equals(&source, rq, prio, most) {

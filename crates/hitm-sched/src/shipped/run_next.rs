@@ -16,9 +16,9 @@
 //!
 //! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if it
 //! [has a place](RunNext::has_place). [`take`](RunNext::take): under the lock of the CPU's queue,
-//! by that CPU at its next switch or checkpoint, by whoever queues or takes another task there or
-//! changes one, or by whoever takes the CPU offline. So a task leaves the ring once, and in the
-//! order of the offers.
+//! by that CPU at its next switch or checkpoint, by whoever queues another task there, changes one,
+//! or takes several, or by whoever takes the CPU offline. So a task leaves the ring once, and in
+//! the order of the offers.
 //!
 //! **Memory ordering.** Takers exclude each other by the queue's lock. A change of the task holds
 //! its `pi_lock`, so it sees an offer that came before. Other takers do not hold that lock: the
@@ -56,8 +56,8 @@ described! {
         /// Their numbers, the n-th in the place n modulo the length. Written by the CPU.
         tasks: [M::Plain<u32>; PLACES] = words,
         taken_line: LineStart,
-        /// How many were taken so far. Written by the CPU, and by others that queue, take or
-        /// change a task there.
+        /// How many were taken so far. Written by the CPU, and by others that queue or change a
+        /// task there, or take several.
         taken: M::Atomic<u32>,
     }
 }
