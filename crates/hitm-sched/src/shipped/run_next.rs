@@ -3,8 +3,8 @@
 //!
 //! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
 //! one exchange of two tasks under one lock at the switch. This holds for fair tasks if no other
-//! waits there. A task that spawns many, while other CPUs take them, does not wait for those CPUs:
-//! they take the tasks that it leaves here.
+//! waits there. A task that spawns many, while other CPUs take them, does not wait for those CPUs
+//! while there is a place here: they take the tasks that it leaves.
 //!
 //! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
 //! task overtake those that wait. Here it goes behind those at the switch, so the order of arrival
@@ -31,7 +31,8 @@
 //!
 //! The model checker runs these words: `run_next/loom.rs`.
 //!
-//! **Cost.** The CPU's own two lines. Once others have taken tasks, a miss of each.
+//! **Cost.** An offer touches up to three of the CPU's lines: the count, the place, and `taken`.
+//! Each of them misses once after others have taken tasks.
 
 use std::array::from_fn;
 use std::fmt;
@@ -44,7 +45,7 @@ use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 
 /// The most offered tasks of a CPU. A CPU that takes 128 tasks from a queue holds its lock for some
-/// 50 us, and a task spawns about this many in that time. The unit tests, of which the model checks
+/// 50 us, and a task spawns about 64 in that time. The unit tests, of which the model checks
 /// are a part, use each place again soon.
 const PLACES: usize = if cfg!(test) { 2 } else { 64 };
 
