@@ -111,6 +111,15 @@ impl<M: Memory> RawSpinLock<M> {
         self.next.load(Ordering::Relaxed).wrapping_sub(served).saturating_sub(1)
     }
 
+    /// Returns whether a CPU holds the lock: a hint.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn is_held(&self) -> bool {
+        // Relaxed, both: a hint.
+        self.next.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed)
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     #[track_caller]

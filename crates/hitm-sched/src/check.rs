@@ -34,9 +34,9 @@ pub struct QueueSnapshot {
     pub held: Vec<TaskId>,
     /// The throttled real-time tasks, each with the group that has it in its list.
     pub held_real_time: Vec<(GroupId, TaskId)>,
-    /// The task that was offered to the CPU: see [`run_next`](crate::shipped::run_next). It is on
-    /// no queue.
-    pub run_next: Option<TaskId>,
+    /// The tasks that were offered to the CPU: see [`run_next`](crate::shipped::run_next). They are
+    /// on no queue.
+    pub run_next: Vec<TaskId>,
     /// The pushable list, in its order.
     pub pushable: Vec<TaskId>,
     /// The word for the number of queued tasks.
@@ -128,7 +128,7 @@ impl<P: Platform> Scheduler<P> {
                 held: self.fair.held(&self.state, cpu),
                 held_real_time: self.fair.groups.held_real_time(&self.state, cpu),
                 fair: self.fair.fair_snapshot(&self.state, cpu),
-                run_next: self.run_next().and_then(|next| next.peek(cpu)),
+                run_next: self.run_next().map_or_else(Vec::new, |next| next.peek(cpu).collect()),
                 pushable: rq.rt.pushable(&self.state.tasks),
                 nr_running: rq.nr_running.peek(),
                 rt_nr_running: rq.rt.rt_nr_running.peek(),
@@ -289,7 +289,7 @@ impl Snapshot {
         if on.len() != expect {
             fail(format!("is on the queues of cpus {on:?}, says that it is on {expect}"));
         }
-        let next = queues().filter(|(_, queue)| queue.run_next == Some(task.id)).count();
+        let next = queues().flat_map(|(_, queue)| &queue.run_next).filter(|&&next| next == task.id).count();
         if usize::from(task.sleeping) + usize::from(task.on_rq) + next != 1 {
             fail(format!("sleeping is {}, queued is {}, next on {next} CPUs", task.sleeping, task.on_rq));
         }

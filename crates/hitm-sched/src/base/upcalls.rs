@@ -20,6 +20,10 @@ pub(crate) trait Upcalls<P: Platform> {
     /// Decides, after `id` was enqueued, whether it preempts the running task.
     fn preempt_for(&self, rq: &RqGuard<'_, P>, id: TaskId);
 
+    /// Takes the tasks that are [offered](crate::shipped::run_next) to the CPU of `source` to that
+    /// of `rq`, which has had no real-time task. Returns whether any was taken.
+    fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool;
+
     /// Does the balancing that was deferred until now, with the lock held.
     fn run_balance(&self, rq: &mut RqGuard<'_, P>);
 }

@@ -142,9 +142,10 @@ impl<P: Platform> Fair<P> {
         if rq.online.get() == 0 {
             return false;
         }
+        let takes_offered = limit > 1 && rq.rt.rt_nr_running.get() == 0;
         let (fullest, own) = (source.nr_running.get(), rq.nr_running.get());
         if fullest < own + 2 {
-            return false;
+            return takes_offered && up.take_offered(source, rq);
         }
         let wanted = ((fullest - own) / 2).min(limit) as usize;
         let mut found = Vec::with_capacity(wanted);
@@ -170,7 +171,7 @@ impl<P: Platform> Fair<P> {
             up.move_task(&source, id, rq);
             state.stats.add(Count::Balance);
         }
-        !found.is_empty()
+        takes_offered && up.take_offered(source, rq) || !found.is_empty()
     }
 
     /// Returns whether `id`, which waits, may run on `cpu`. A CPU on which it would be held is no

@@ -111,7 +111,7 @@ impl<P: Platform> Scheduler<P> {
     /// task stays at the head of its priority. For a waiting task it defers a push.
     pub(crate) fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
         let task = self.state.tasks.get(id);
-        // It may be `id`, or an equal that came before the change.
+        // `id` may be one of the offered tasks, or they came before the change.
         self.queue_next(rq);
         let queued = task.on_rq.get() != 0;
         if !queued {
@@ -165,7 +165,7 @@ impl<P: Platform> Scheduler<P> {
     }
 
     fn relocate(&self, rq: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
-        // The offered task came first.
+        // The offered tasks came first.
         self.queue_next(to);
         self.move_away(rq, id, to);
         self.preempt_for(to, id);

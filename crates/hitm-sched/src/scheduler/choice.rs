@@ -53,7 +53,7 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
-    /// Returns the tasks that take their waker's place, there too.
+    /// Returns the offered tasks of each CPU, there too.
     #[inline]
     pub(crate) fn run_next(&self) -> Option<&RunNext<P>> {
         match &self.way {

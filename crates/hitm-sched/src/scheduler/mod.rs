@@ -284,6 +284,10 @@ impl<P: Platform> Upcalls<P> for Scheduler<P> {
         Self::preempt_for(self, rq, id);
     }
 
+    fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
+        Self::take_offered(self, source, rq)
+    }
+
     fn run_balance(&self, rq: &mut RqGuard<'_, P>) {
         Self::run_balance(self, rq);
     }

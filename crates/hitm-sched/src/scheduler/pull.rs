@@ -44,12 +44,15 @@ impl<P: Platform> Scheduler<P> {
         }
         let (source, _let_go) = rq.lock_both(queue, cpu);
         // Everything below reads both queues again.
-        let Some(id) = self.pullable(&source, rq) else { return false };
-        self.move_away(&source, id, rq);
-        if takes_half {
-            self.take_half(&source, rq, self.state.tasks.get(id).prio());
+        let takes_half = takes_half && rq.rt.rt_nr_running.get() == 0;
+        let pulled = self.pullable(&source, rq);
+        if let Some(id) = pulled {
+            self.move_away(&source, id, rq);
+            if takes_half {
+                self.take_half(&source, rq, self.state.tasks.get(id).prio());
+            }
         }
-        true
+        takes_half && self.take_offered(source, rq) || pulled.is_some()
     }
 
     /// Returns the task of `source` that should run on the CPU of `rq`.

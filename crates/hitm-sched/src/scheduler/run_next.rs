@@ -1,23 +1,32 @@
-//! Handing a CPU over from a task that waits to the equal that it has woken: see
-//! [`run_next`](crate::shipped::run_next).
+//! A task that wakes an equal and then waits hands its CPU to it. A task that wakes many leaves
+//! them to CPUs that take them. See [`run_next`](crate::shipped::run_next).
 //!
-//! **Protocol.** (1) A wakeup or a spawn by the polled task offers the woken task, if the two are
-//! [equal](Scheduler::are_equal), and nothing else waits on the CPU; a real-time task also if
-//! others wait and no CPU idles. (2) The next switch hands over: if the polled task blocks or ends,
-//! and nothing more urgent has come, the offered task takes its place. A real-time task takes its
-//! place in the list of their priority: the first place and the CPU, or the last place if others
-//! wait. A fair task takes the CPU. The number of queued tasks and the queue's level stay the same.
-//! (3) Otherwise the offered task is queued behind the tasks that wait. So it is at a checkpoint,
-//! at the end of a turn, at a tick if it is fair, when the CPU goes offline, and before another
-//! task is queued there: at a wakeup, after a change or a move. So whatever waits came before the
-//! offered task.
+//! **Protocol.** To offer a task is to put it into the ring of the CPU. (1) A wakeup or a spawn by
+//! the running task offers the woken task, if the two are [equal](Scheduler::are_equal), the CPU
+//! need not switch, no task is offered yet, and nothing else waits on the CPU. A real-time task is
+//! offered also if others wait, no CPU idles, and no CPU holds the lock of the queue. (2) The next
+//! switch hands over: if the running task blocks or ends, nothing more urgent has come, and just
+//! one task is offered, that one takes its place. A real-time task takes the CPU if no other waits
+//! at its priority, else it goes to the end of their list. A fair task takes the CPU. The number of
+//! queued tasks and the queue's level stay the same. (3) Otherwise the offered tasks are queued
+//! behind the tasks that wait. This happens at a checkpoint, at the end of a turn, at a tick if one
+//! of them is fair, when the CPU goes offline, and before another task is queued there: at a
+//! wakeup, after a change or a move. So whatever waits came before the offered tasks.
 //!
-//! **Fair tasks.** The offered task has no claim to the time that the CPU has given to others, so
-//! the wakeup would hardly ever preempt its waker. It waits until the waker's slice ends at the
-//! latest, since a tick comes then. Its share of the time counts from when it is queued, not from
-//! the wakeup.
+//! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
+//! wakeup or a spawn by the running task leaves the task to that CPU: it offers the task, equal or
+//! not. A CPU that takes several tasks at once takes the offered ones last. A single offered task
+//! is left to its waker. If the lock is free after the offer, the waker queues the task itself. If
+//! it is not, and the holder takes no tasks or has looked already, the task waits for the next CPU
+//! that takes some there, for the waker's next wakeup or spawn that finds the lock free or the ring
+//! full, or for its next checkpoint or switch. Until then no idle CPU is called for it.
+//!
+//! **Fair tasks.** An equal that is offered has had its share of the time, so its wakeup would
+//! hardly ever preempt the waker. It waits until the waker's slice ends at the latest, since a tick
+//! comes then. Its share counts from when it is queued, not from the wakeup.
 
 use hitm_memory::{PlainWord, Platform};
+use hitm_topology::CpuId;
 
 use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
@@ -28,22 +37,54 @@ impl<P: Platform> Scheduler<P> {
     /// Does step 1 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
     /// whether it was offered.
     pub(super) fn offer_next(&self, id: TaskId) -> bool {
-        let (Some(next), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
+        let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
         let here = P::current_cpu();
         let (rq, task) = (&self.state.rqs[here], self.state.tasks.get(id));
         // Peeks: what another CPU changes just now comes after this wakeup.
-        let is_free = !rq.needs_resched() && next.peek(here).is_none();
-        // Other CPUs do not see an offered task: where others wait already, an idle CPU may come. A
-        // fair task would be queued at the switch, and its time counts from then.
-        let may_hide = || rq.nr_running.peek() == 1 || task.prio().is_real_time() && !searchers.any_idle();
+        let is_free = !rq.needs_resched() && ring.count(here) == 0;
+        // Other CPUs do not see an offered task: where others wait already, an idle CPU may come,
+        // or is there and holds the lock. A fair task would be queued at the switch, and its time
+        // counts from then.
+        let is_real_time = || task.prio().is_real_time();
+        let may_hide = || rq.nr_running.peek() == 1 || is_real_time() && !rq.lock.is_held() && !searchers.any_idle();
         let is_equal = || rq.curr().is_some_and(|curr| self.are_equal(curr, id));
         if !is_free || !may_hide() || !is_equal() {
             return false;
         }
+        self.offer(id, here)
+    }
+
+    /// Does step 4 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
+    /// whether it was left to another CPU, or queued.
+    pub(super) fn leave_to_holder(&self, id: TaskId) -> bool {
+        let here = P::current_cpu();
+        let lock = &self.state.rqs[here].lock;
+        if !lock.is_held() || !self.offer(id, here) {
+            return false;
+        }
+        if !lock.is_held() {
+            let mut rq = self.state.lock(here);
+            self.queue_next(&rq);
+            let called = self.spare_if_crowded(&mut rq);
+            self.run_balance(&mut rq);
+            drop(rq);
+            self.interrupt_called(called);
+        }
+        true
+    }
+
+    /// Offers `id`, which is on no queue and whose `pi_lock` the caller holds, to this CPU. Returns
+    /// false if there is no place.
+    fn offer(&self, id: TaskId, here: CpuId) -> bool {
+        let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
+        if !ring.has_place(here) {
+            return false;
+        }
+        let task = self.state.tasks.get(id);
         self.go_to(id, task.cpu(), here);
         task.transition_to_runnable();
-        next.offer(here, id);
         searchers.set_keeps(here, true);
+        ring.offer(here, id);
         true
     }
 
@@ -63,20 +104,27 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Does step 2 for the calling CPU, whose queue is `rq`. Returns the task that runs now, unless
-    /// the CPU has to choose. Then the offered task, if there was one, is queued.
+    /// the CPU has to choose. Then the offered tasks, if there are any, are queued.
     #[inline]
     pub(super) fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
-        let offered = self.run_next()?.peek(rq.cpu)?;
-        let prev = rq.curr()?;
-        if !self.can_hand_over(rq, prev, offered) || !self.gives_up(prev, why) {
-            self.queue_offered(rq);
-            if rq.online.get() == 0 {
-                // The CPU went offline before the offer, of which it knew nothing.
-                self.expel(rq, offered);
-            }
+        let ring = self.run_next()?;
+        if ring.count(rq.cpu) == 0 {
             return None;
         }
-        self.run_next()?.take(rq);
+        let only = ring.only(rq.cpu).zip(rq.curr());
+        let may =
+            |&(offered, prev): &(TaskId, TaskId)| self.can_hand_over(rq, prev, offered) && self.gives_up(prev, why);
+        let Some((offered, prev)) = only.filter(may) else {
+            while let Some(id) = ring.take(rq) {
+                self.queue_one(rq, id);
+                if rq.online.get() == 0 {
+                    // The CPU went offline before the offer, of which it knew nothing.
+                    self.expel(rq, id);
+                }
+            }
+            return None;
+        };
+        ring.take(rq);
         self.searchers()?.set_keeps(rq.cpu, false);
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
         self.state.stats.note(|| Entry::Comes(rq.cpu, offered));
@@ -106,8 +154,8 @@ impl<P: Platform> Scheduler<P> {
             if prio.is_real_time() {
                 rq.rt.list(&self.state.tasks, prio).first() == Some(prev) && !self.fair.groups.has_real_time_limits()
             } else {
-                // `prev` may have become a real-time task.
-                rq.nr_running.get() == 1 && self.fair.is_fair(&self.state, prev) && !self.fair.groups.are_used()
+                // `prev` may have become a real-time task, or they never were equal.
+                rq.nr_running.get() == 1 && self.are_equal(prev, offered)
             }
         };
         !rq.needs_resched()
@@ -119,37 +167,69 @@ impl<P: Platform> Scheduler<P> {
             && self.urgent().is_none_or(|urgent| urgent.named_to(rq.cpu).is_none())
     }
 
-    /// Does step 3, if the CPU of `rq` is online: queues the task that it was to run next, if there
-    /// is one. From a CPU that is offline, a task moves away when the CPU leaves it.
+    /// Does step 3, if the CPU of `rq` is online: queues its offered tasks. From a CPU that is
+    /// offline, a task moves away when the CPU leaves it.
     #[inline]
     pub(super) fn queue_next(&self, rq: &RqGuard<'_, P>) {
-        if self.run_next().is_some_and(|next| next.peek(rq.cpu).is_some()) && rq.online.get() != 0 {
+        if self.run_next().is_some_and(|ring| ring.count(rq.cpu) != 0) && rq.online.get() != 0 {
             self.queue_offered(rq);
         }
     }
 
     /// Does step 3.
     pub(super) fn queue_offered(&self, rq: &RqGuard<'_, P>) {
-        let Some(id) = self.run_next().and_then(|next| next.take(rq)) else { return };
+        let Some(ring) = self.run_next() else { return };
+        // Those that come meanwhile are left: their CPU may offer as fast as this one queues.
+        for id in (0..ring.count(rq.cpu)).map_while(|_| ring.take(rq)) {
+            self.queue_one(rq, id);
+        }
+    }
+
+    /// Queues `id`, which was offered to the CPU of `rq`, as if it came now.
+    fn queue_one(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         self.enqueue(rq, id, false);
+        self.preempt_for_kept(rq, id);
+    }
+
+    /// Takes the tasks that are offered to the CPU of `source` to that of `rq`, which had no
+    /// real-time task before it looked there. Those that may not run there are queued on `source`;
+    /// so are fair ones, unless that CPU has nothing at all. A single task is left, as it may take
+    /// its waker's place. Returns whether any was taken.
+    pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
+        let Some(ring) = self.run_next() else { return false };
+        let offered = ring.count(source.cpu);
+        if offered < 2 || source.online.get() == 0 || rq.online.get() == 0 {
+            return false;
+        }
+        // By deadline, each CPU gets every second task: see `pull_fair`.
+        let takes_fair = rq.nr_running.get() == 0 && !self.fair.groups.has_deadlines();
+        let mut taken = Vec::with_capacity(offered as usize);
+        for id in (0..offered).map_while(|_| ring.take(&source)) {
+            let suits = self.state.tasks.get(id).prio().is_real_time() || takes_fair;
+            if suits && self.may_come(id, rq) && !self.fair.groups.is_held(&self.state, rq.cpu, id) {
+                // Who changes the task from now on needs the lock of `rq`.
+                self.go_to(id, source.cpu, rq.cpu);
+                taken.push(id);
+            } else {
+                self.queue_one(&source, id);
+            }
+        }
+        // Others wait for this lock: the CPU of that queue, or CPUs that take tasks.
+        drop(source);
+        for &id in &taken {
+            self.enqueue(rq, id, false);
+        }
+        !taken.is_empty()
     }
 
     /// Does step 3 at a tick of the calling CPU.
     pub(super) fn queue_fair_at_tick(&self) {
         let here = P::current_cpu();
-        let offered = self.run_next().and_then(|next| next.peek(here));
-        if offered.is_none_or(|id| !self.fair.is_fair(&self.state, id)) {
-            return;
+        let Some(ring) = self.run_next() else { return };
+        if ring.peek(here).any(|id| self.fair.is_fair(&self.state, id)) {
+            let mut rq = self.state.lock(here);
+            self.queue_next(&rq);
+            self.run_balance(&mut rq);
         }
-        let mut rq = self.state.lock(here);
-        // Another CPU may have taken it meanwhile.
-        if self.run_next().and_then(|next| next.peek(here)) == offered
-            && rq.online.get() != 0
-            && let Some(id) = offered
-        {
-            self.queue_offered(&rq);
-            self.preempt_for(&rq, id);
-        }
-        self.run_balance(&mut rq);
     }
 }

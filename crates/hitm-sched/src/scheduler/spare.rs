@@ -10,9 +10,10 @@
 //! and of their arrival.
 //!
 //! **Protocol.** A wakeup: (1) the task is enqueued on the waker's CPU, or
-//! [offered](super::run_next) to it; (2) if it was enqueued and a second task waits there already,
-//! go to (4), else the CPU notes that it keeps one. A switch or a checkpoint: (3) if
-//! tasks wait behind the one that runs, go on with (4). To spare: (4) if the first waiting task may
+//! [offered](super::run_next) to it, or left to a CPU that takes tasks from it; (2) if it was
+//! enqueued and a second task waits there already, go to (4), else the CPU notes that it keeps one.
+//! A switch or a checkpoint: (3) if tasks wait behind the one that runs, go on with (4). To spare:
+//! (4) if the first waiting task may
 //! run everywhere and is advertised, the tasks behind it are advertised too: no CPU is less urgent
 //! than that task, or one is about to take it. (5) If a CPU idles and only idle CPUs are less
 //! urgent, the waiting tasks are advertised and the CPU is called. (6) Otherwise the tasks are
@@ -67,11 +68,23 @@ impl<P: Platform> Scheduler<P> {
 
     /// Acts on the wakeup of `id`, which this CPU, that of `rq`, keeps. Returns a CPU to call.
     pub(super) fn keep(&self, rq: &mut RqGuard<'_, P>, id: TaskId) -> Option<CpuId> {
+        self.preempt_for_kept(rq, id);
+        self.spare_if_crowded(rq)
+    }
+
+    /// Decides, after `id` was enqueued on its waker's CPU, whether it preempts the running task.
+    /// The waker may have become less urgent.
+    pub(super) fn preempt_for_kept(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let prio = self.state.tasks.get(id).prio();
         let is_preempted = rq.curr().is_some_and(|curr| prio < self.fair.rank(&self.state, rq, curr));
         if is_preempted || !prio.is_real_time() {
             self.preempt_for(rq, id);
         }
+    }
+
+    /// Lets other CPUs have the tasks that wait on `rq`, the queue of the calling CPU, if there is
+    /// more than one. Else the CPU keeps it. Returns a CPU to call.
+    pub(super) fn spare_if_crowded(&self, rq: &mut RqGuard<'_, P>) -> Option<CpuId> {
         // The running task, and two that wait.
         if rq.nr_running.get() > 2 {
             return self.spare(rq);

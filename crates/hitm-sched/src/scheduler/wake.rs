@@ -42,11 +42,11 @@ impl<P: Platform> Scheduler<P> {
         task.wait_off_cpu();
         self.state.stats.add(Count::Wake);
         let stays = self.keeps(id, flags);
-        if stays && self.offer_next(id) {
+        if stays && (self.offer_next(id) || self.leave_to_holder(id)) {
             return;
         }
         let mut rq = self.queue_for(id, flags, stays);
-        // The offered task came first.
+        // The offered tasks came first.
         self.queue_next(&rq);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
@@ -79,8 +79,9 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
-    /// `id`, which is on no queue and whose `pi_lock` the caller holds, was a task of `before` and
-    /// is one of `cpu` from now on.
+    /// `id`, which is on no queue, was a task of `before` and is one of `cpu` from now on. The
+    /// caller holds its `pi_lock`, or has taken it out of the [ring](crate::shipped::run_next) of
+    /// `before` and holds the locks of both queues.
     #[inline]
     pub(super) fn go_to(&self, id: TaskId, before: CpuId, cpu: CpuId) {
         if cpu != before {

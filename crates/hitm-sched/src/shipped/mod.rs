@@ -22,7 +22,8 @@ use self::waiting::Waiting;
 
 /// Where real-time tasks wait and which CPUs can run them, as hitm's own scheduler knows it.
 /// [`announce`] has the advertisements, [`near`] the search, [`searchers`] the idle CPUs,
-/// [`urgent`] the tasks that any CPU may take, [`run_next`] those that take their waker's place.
+/// [`urgent`] the tasks that any CPU may take, [`run_next`] those that their waker's CPU has not
+/// queued.
 #[derive(Debug)]
 pub(crate) struct Shipped<M: Memory> {
     pub(crate) waiting: Waiting<M>,
@@ -30,7 +31,7 @@ pub(crate) struct Shipped<M: Memory> {
     pub(crate) searchers: Option<Searchers<M>>,
     /// The urgent tasks that their CPUs have not begun, there too.
     pub(crate) urgent: Option<UrgentTasks<M>>,
-    /// The offered task of each CPU, there too.
+    /// The offered tasks of each CPU, there too.
     pub(crate) run_next: Option<RunNext<M>>,
 }
 

@@ -1,83 +1,153 @@
-//! The task that takes the place of its waker on a CPU: the offered task. It does not go through
-//! the queue.
+//! The tasks that a CPU's own task has woken and that are on no queue yet: the offered tasks. If
+//! there is only one, it can take its waker's place on the CPU.
 //!
 //! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
 //! one exchange of two tasks under one lock at the switch. This holds for fair tasks if no other
-//! waits there.
+//! waits there. A task that spawns many, while other CPUs take them, does not wait for those CPUs
+//! while there is a place here: they take the tasks that it leaves.
 //!
 //! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
 //! task overtake those that wait. Here it goes behind those at the switch, so the order of arrival
-//! holds; that of fair tasks is by their virtual times.
+//! holds; that of fair tasks is by their virtual times. That others take the tasks is like Linux's
+//! wake list, where a waker leaves a task to the CPU that is to run it.
 //!
-//! **State.** A word for each CPU: a task's number plus 1, or 0. The task in it is awake and on no
-//! queue.
+//! **State.** A ring for each CPU, and two counts: of the tasks that were offered, and of those
+//! that were taken. A task in it is awake and on no queue.
 //!
-//! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if the
-//! word is empty. [`take`](RunNext::take): under the lock of the CPU's queue, by that CPU at its
-//! next switch or checkpoint, by whoever queues another task there or changes one, or by whoever
-//! takes the CPU offline. So a task leaves the word once.
+//! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if it
+//! [has a place](RunNext::has_place). [`take`](RunNext::take): under the lock of the CPU's queue,
+//! by that CPU at its next switch or checkpoint, by whoever queues another task there, changes one,
+//! or takes several, or by whoever takes the CPU offline. So a task leaves the ring once, and in
+//! the order of the offers.
 //!
 //! **Memory ordering.** Takers exclude each other by the queue's lock. A change of the task holds
 //! its `pi_lock`, so it sees an offer that came before. Other takers do not hold that lock: the
 //! offer publishes the task's words to them.
 //!
-//! The model checker runs this word: `run_next/loom.rs`.
+//! | release side | acquire side | publishes |
+//! |---|---|---|
+//! | `offer`, store Release of `offered` | `take`, load Acquire of `offered` | the number in the ring, and the task's words |
+//! | `take`, store Release of `taken` | `has_place`, load Acquire of `taken` | that the number was read: its place is free |
 //!
-//! **Cost.** The CPU's own line.
+//! The model checker runs these words: `run_next/loom.rs`.
+//!
+//! **Cost.** An offer touches up to three of the CPU's lines: the count, the place, and `taken`.
+//! Each of them misses once after others have taken tasks.
 
+use std::array::from_fn;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Memory, PerCpu, described};
+use hitm_memory::{AtomicWord, LineStart, Memory, PerCpu, PlainWord, described};
 use hitm_topology::{CpuId, Topology};
 
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 
+/// The most offered tasks of a CPU. A CPU that takes 128 tasks from a queue holds its lock for some
+/// 50 us, and a task spawns about 64 in that time. The unit tests, of which the model checks
+/// are a part, use each place again soon.
+const PLACES: usize = if cfg!(test) { 2 } else { 64 };
+
 described! {
-    /// The offered task of one CPU.
-    pub(crate) struct NextTask<M: Memory> as "run_next" {
-        /// The task, counted from 1; 0 for none. Written by the CPU, and by others that queue or
-        /// change a task there.
-        task: M::Atomic<u32>,
+    /// The offered tasks of one CPU.
+    pub(crate) struct NextTasks<M: Memory> as "run_next" {
+        /// How many were offered so far. Written by the CPU.
+        offered: M::Atomic<u32>,
+        /// Their numbers, the n-th in the place n modulo the length. Written by the CPU.
+        tasks: [M::Plain<u32>; PLACES] = words,
+        taken_line: LineStart,
+        /// How many were taken so far. Written by the CPU, and by others that queue or change a
+        /// task there, or take several.
+        taken: M::Atomic<u32>,
     }
 }
 
-/// The offered task of each CPU.
+impl<M: Memory> NextTasks<M> {
+    fn place(&self, count: u32) -> &M::Plain<u32> {
+        &self.tasks[count as usize % PLACES]
+    }
+}
+
+/// The offered tasks of each CPU.
 pub(crate) struct RunNext<M: Memory> {
-    cpus: PerCpu<M, NextTask<M>>,
+    cpus: PerCpu<M, NextTasks<M>>,
 }
 
 impl<M: Memory> RunNext<M> {
-    /// Creates the words of CPUs that have no such task.
+    /// Creates the rings of CPUs that have no such task.
     pub(crate) fn new(topology: &Topology) -> Self {
-        Self { cpus: PerCpu::new(topology, |_| NextTask { task: M::Atomic::new(0) }) }
+        Self {
+            cpus: PerCpu::new(topology, |_| NextTasks {
+                offered: M::Atomic::new(0),
+                tasks: from_fn(|_| M::Plain::new(0)),
+                taken_line: LineStart,
+                taken: M::Atomic::new(0),
+            }),
+        }
     }
 
-    /// Returns the offered task of `cpu`: exact under the lock of its queue. The CPU itself sees
-    /// none that is not there, and another CPU may take the task just now.
+    /// Returns how many tasks are offered to `cpu`. The CPU itself, under the lock of its queue,
+    /// sees the exact number. Under the lock alone, more may come; without it, some may go.
     #[inline]
-    pub(crate) fn peek(&self, cpu: CpuId) -> Option<TaskId> {
-        // Relaxed: a number by itself. Whoever uses the task takes it first.
-        self.cpus[cpu].task.load(Ordering::Relaxed).checked_sub(1).map(TaskId)
+    pub(crate) fn count(&self, cpu: CpuId) -> u32 {
+        let ring = &self.cpus[cpu];
+        // Relaxed, both: numbers by themselves. Whoever uses a task takes it first.
+        ring.offered.load(Ordering::Relaxed).wrapping_sub(ring.taken.load(Ordering::Relaxed))
     }
 
-    /// Offers `id` to `cpu`, which calls. It has no offered task yet. The caller holds the task's
-    /// `pi_lock`.
+    /// Returns the tasks that are offered to `cpu`, in order: as exact as [`count`](Self::count).
+    pub(crate) fn peek(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> + '_ {
+        let ring = &self.cpus[cpu];
+        // Relaxed, both: as in `count`.
+        let (offered, taken) = (ring.offered.load(Ordering::Relaxed), ring.taken.load(Ordering::Relaxed));
+        (0..offered.wrapping_sub(taken)).map(move |nth| TaskId(ring.place(taken.wrapping_add(nth)).peek()))
+    }
+
+    /// Returns the task that is offered to `cpu` if there is just one: as exact as
+    /// [`count`](Self::count).
+    #[inline]
+    pub(crate) fn only(&self, cpu: CpuId) -> Option<TaskId> {
+        if self.count(cpu) == 1 { self.peek(cpu).next() } else { None }
+    }
+
+    /// Returns whether `cpu`, which calls, has a place for one more task. If so, it has one until
+    /// it offers a task.
+    #[inline]
+    pub(crate) fn has_place(&self, cpu: CpuId) -> bool {
+        let ring = &self.cpus[cpu];
+        // Acquire: the number that was in the place has been read. Pairs with the Release of
+        // `take`.
+        let taken = ring.taken.load(Ordering::Acquire);
+        // Relaxed: written by this CPU alone.
+        ring.offered.load(Ordering::Relaxed).wrapping_sub(taken) as usize != PLACES
+    }
+
+    /// Offers `id` to `cpu`, which calls and has a place, behind the tasks that are offered
+    /// already. The caller holds the task's `pi_lock`.
     #[inline]
     pub(crate) fn offer(&self, cpu: CpuId, id: TaskId) {
-        // Release: publishes the task's words. Pairs with the Acquire of `take`.
-        self.cpus[cpu].task.store(id.0 + 1, Ordering::Release);
+        let ring = &self.cpus[cpu];
+        // Relaxed: written by this CPU alone.
+        let offered = ring.offered.load(Ordering::Relaxed);
+        ring.place(offered).set(id.0);
+        // Release: publishes the number and the task's words. Pairs with the Acquire of `take`.
+        ring.offered.store(offered.wrapping_add(1), Ordering::Release);
     }
 
-    /// Takes the offered task of the CPU of `rq`.
+    /// Takes the first offered task of the CPU of `rq`.
     #[inline]
     pub(crate) fn take(&self, rq: &RqGuard<'_, M>) -> Option<TaskId> {
-        let word = &self.cpus[rq.cpu].task;
-        // Acquire: sees the task's words. Pairs with the Release of `offer`.
-        let id = word.load(Ordering::Acquire).checked_sub(1).map(TaskId)?;
-        // Relaxed: the CPU itself offers next, and other takers hold the lock of the queue.
-        word.store(0, Ordering::Relaxed);
+        let ring = &self.cpus[rq.cpu];
+        // Relaxed: written under the lock.
+        let taken = ring.taken.load(Ordering::Relaxed);
+        // Acquire: sees the number and the task's words. Pairs with the Release of `offer`.
+        if ring.offered.load(Ordering::Acquire) == taken {
+            return None;
+        }
+        let id = TaskId(ring.place(taken).get());
+        // Release: the place is free. Pairs with the Acquire of `offer`.
+        ring.taken.store(taken.wrapping_add(1), Ordering::Release);
         Some(id)
     }
 }

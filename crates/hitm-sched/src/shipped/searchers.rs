@@ -27,7 +27,7 @@
 //! CPU if more tasks wait. A CPU with a task to spare: (1) advertises it; (2) fences; (3) reads the
 //! counts; (4) if a CPU idles and few search, counts a searcher and makes an idle CPU `CALLED`;
 //! (5) interrupts it. If (4) finds no `IDLE` word, it is no searcher any more, and reads the words
-//! once more.
+//! once more. If another caller counts a searcher in (4) first, it leaves the search to that one.
 //!
 //! **Invariant.** If a task that is to spare stays where it is, then no CPU that may run it idles,
 //! or a CPU searches. A CPU that ends a search without a task becomes `IDLE` in the same operation,
@@ -131,7 +131,7 @@ pub(crate) struct Searchers<M: Memory> {
 pub(crate) enum Call {
     /// This CPU searches from now on. The caller interrupts it.
     Cpu(CpuId),
-    /// As many CPUs search already as may.
+    /// As many CPUs search already as may, or another one was called just now.
     Searched,
     /// No CPU idles.
     NoneIdles,
@@ -188,9 +188,13 @@ impl<M: Memory> Searchers<M> {
                 return if seen == 0 { Call::NoneIdles } else { Call::Searched };
             }
             // AcqRel: sees the `IDLE` words that are counted. Pairs with `begin_idle`. Relaxed on
-            // failure: the loop looks again.
-            if counts.compare_exchange(seen, seen + SEARCHER, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                continue;
+            // failure: the caller has fenced.
+            match counts.compare_exchange(seen, seen + SEARCHER, Ordering::AcqRel, Ordering::Relaxed) {
+                // Another caller has counted a searcher after this one's fence. That searcher sees
+                // what is advertised. Where many call at once, each would fail many times.
+                Err(now) if now / SEARCHER > seen / SEARCHER => return Call::Searched,
+                Err(_) => continue,
+                Ok(_) => {}
             }
             if let Some(cpu) = near().find(|&cpu| self.claim(cpu)) {
                 // AcqRel: all transitions of the counts continue the release sequences before.

@@ -185,13 +185,13 @@ fn a_woken_equal_runs_after_its_waker_or_after_its_wakers_slice() {
     let bench = keeping("core:1 pu:1");
     let [waker, woken] = [(); 2].map(|()| bench.fair_task(0, [0]));
     let wake = || bench.on(0, move |sched| sched.wake_with(woken, WakeHint::Polled));
-    let offered = || bench.on(0, |sched| sched.snapshot().queues[0].run_next);
+    let offered = || bench.on(0, |sched| sched.snapshot().queues[0].run_next.clone());
     bench.wake(0, waker);
     assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(waker));
     assert!(wake());
-    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), Some(woken)));
+    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), vec![woken]));
     assert_eq!(bench.block(0, waker), Some(woken));
-    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), None));
+    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), vec![]));
     assert_eq!(bench.block(0, woken), None);
 
     bench.wake(0, waker);
@@ -203,7 +203,7 @@ fn a_woken_equal_runs_after_its_waker_or_after_its_wakers_slice() {
     });
     assert!(bench.on(0, Scheduler::needs_resched));
     assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(woken));
-    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), None));
+    assert_eq!((bench.cpu_of(woken), offered()), (CpuId(0), vec![]));
 }
 
 /// Returns where this many tasks begin that CPU 0 creates one after the other.

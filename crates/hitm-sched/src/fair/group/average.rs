@@ -183,8 +183,8 @@ impl<P: Platform> Groups<P> {
         }
     }
 
-    /// A sleeping fair task leaves its group on `cpu`. The caller owns the task, and does not hold
-    /// the lock.
+    /// A fair task that is on no queue leaves its group on `cpu`. The caller owns the task, and
+    /// need not hold the lock.
     pub(crate) fn remove_load(&self, state: &State<P>, cpu: CpuId, id: TaskId) {
         let Some(group) = self.group_hint(state, id) else { return };
         let words = state.tasks.fair(id);
