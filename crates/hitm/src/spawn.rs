@@ -209,7 +209,7 @@ impl<P: Platform> Inner<P> {
     /// A task that sleeps keeps its CPU until it is woken, and then it is polled and ends. A task
     /// whose poll began before it was marked is on this CPU until that poll ends, and this CPU
     /// comes here in that poll or after it. So each task that sleeps with its mark is found by the
-    /// CPU that it sleeps on.
+    /// CPU that it sleeps on, which has run it and so sees its entry.
     pub(crate) fn wake_aborted(&self) {
         let cpu = P::current_cpu();
         let local = &self.locals[cpu.index()];
@@ -220,9 +220,8 @@ impl<P: Platform> Inner<P> {
         // These wakeups are not caused by the task that computes here.
         let interrupted = local.running();
         local.set_running(None);
-        let cells = self.cells.all();
-        let sleeps_here = |cell: &&CellRef<P>| !cell.has_ended() && self.sched.cpu_of(cell.id) == cpu;
-        cells.iter().filter(sleeps_here).for_each(|cell| self.wake_here(cell));
+        let cells = self.cells.those(|id| self.sched.cpu_of(id) == cpu);
+        cells.iter().filter(|cell| !cell.has_ended()).for_each(|cell| self.wake_here(cell));
         local.set_running(interrupted);
     }
 
