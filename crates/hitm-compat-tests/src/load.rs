@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+// It declares functions of the operating system and of simulated machines.
+#[allow(unsafe_code)]
+#[path = "../../hitm/examples/measuring/mod.rs"]
+mod measuring;
+
 /// The addresses of the two tenants.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
@@ -138,7 +143,8 @@ pub fn run(addresses: Addresses, load: Load) -> io::Result<Outcome> {
         }
         // Relaxed: a count.
         let (begin, before) = (Instant::now(), requests.load(Ordering::Relaxed));
-        let critical = critical(addresses.critical, load);
+        let critical = scope.spawn(move || critical(addresses.critical, load));
+        let critical = critical.join().expect("no thread of the load panics");
         // Relaxed: a count.
         let (lasted, after) = (begin.elapsed(), requests.load(Ordering::Relaxed));
         // Relaxed: the threads are joined.
@@ -153,9 +159,12 @@ pub fn run(addresses: Addresses, load: Load) -> io::Result<Outcome> {
     })
 }
 
+/// A thread of its own calls, whose class this changes.
 fn critical(address: SocketAddr, load: Load) -> io::Result<Outcome> {
+    measuring::do_not_wait_for_workers();
     let mut client = Client::connect(address)?;
     let (begin, mut outcome) = (Instant::now(), Outcome::default());
+    measuring::hitm_begin();
     while begin.elapsed() < load.lasts {
         let start = Instant::now();
         let status = client.get("/")?;
@@ -163,5 +172,6 @@ fn critical(address: SocketAddr, load: Load) -> io::Result<Outcome> {
         outcome.late += u64::from(status != 200);
         thread::sleep(load.period.saturating_sub(start.elapsed()));
     }
+    measuring::hitm_end();
     Ok(outcome)
 }

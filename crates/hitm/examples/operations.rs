@@ -37,6 +37,9 @@ use std::time::{Duration, Instant};
 
 use hitm::{NativeRuntime, Priority};
 
+#[path = "measuring/mod.rs"]
+mod measuring;
+
 const USAGE: &str = "\
 usage: operations hitm|fair|tokio spawn|yield|ping-pong CPUS [WARM_UP_US MEASURED_US]
        operations hitm|fair|rayon join CPUS [WARM_UP_US MEASURED_US]
@@ -50,38 +53,6 @@ const BURST: Duration = Duration::from_micros(100);
 
 /// The number that `join` computes: 121,392 joins.
 const FIB: u64 = 25;
-
-/// What is measured on a simulated machine, and by whom.
-mod measuring {
-    #[cfg(hitm)]
-    use std::ffi::c_int;
-
-    #[cfg(hitm)]
-    unsafe extern "C" {
-        pub(crate) safe fn hitm_begin();
-        pub(crate) safe fn hitm_end();
-        // The level is all that Linux's `sched_param` has.
-        safe fn sched_setscheduler(process: c_int, policy: c_int, level: &c_int) -> c_int;
-    }
-
-    /// Makes the calling thread a real-time one of the lowest level. A fair one waits at the end of
-    /// each sleep until a CPU idles or a worker's slice of 2.8 ms ends.
-    #[cfg(hitm)]
-    pub(crate) fn do_not_wait_for_workers() {
-        const SCHED_FIFO: c_int = 1;
-        assert_eq!(sched_setscheduler(0, SCHED_FIFO, &1), 0, "a simulated process has the privilege");
-    }
-
-    #[cfg(not(hitm))]
-    pub(crate) fn hitm_begin() {}
-
-    #[cfg(not(hitm))]
-    pub(crate) fn hitm_end() {}
-
-    /// Natively a process may lack the privilege, and its sleeps are long.
-    #[cfg(not(hitm))]
-    pub(crate) fn do_not_wait_for_workers() {}
-}
 
 /// What the tasks do.
 #[derive(Clone, Copy)]

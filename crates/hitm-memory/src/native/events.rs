@@ -1,9 +1,10 @@
 //! Events of the operating system, such as a socket that has data: idle workers wait for them.
 //!
-//! **Claim.** While a worker idles, an event is found at once. While all workers run tasks, an
-//! event is found when a worker next takes interrupts, [`LOOK`] after the last look. While some
-//! workers sleep and the others are inside long polls, an event is found [`GUARD`] late at most. No
-//! worker wakes while there is nothing to do.
+//! **Claim.** While a worker idles, an event is found at once. While all workers run tasks, each
+//! of them sees every [`LOOK`] whether somebody has to look at the source: one has looked too long
+//! ago for the [number of workers](BETWEEN_LOOKS). While some workers sleep and the others are
+//! inside long polls, an event is found [`GUARD`] late at most. No worker wakes while there is
+//! nothing to do.
 //!
 //! **Roles.** One source per [`NativeWorkers`](crate::NativeWorkers). At most one worker waits in
 //! the source: it *attends*. The other idle workers are parked. One of them may be the *guard*: it
@@ -26,15 +27,33 @@
 //! | `waits` set, fence SeqCst, `pending` read, 2 | `pending` set, fence SeqCst, `waits` read | the worker does not wait, or the sender of the interrupt notifies the source |
 //!
 //! **Cost.** Without a source: a load per idle period. With one: a busy worker reads the clock at
-//! each look for interrupts, and the claim's line once per [`LOOK`].
+//! each look for interrupts, and the claim's line once per [`LOOK`]. All looks together take a
+//! hundredth of the workers' time at most.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long busy workers leave the source alone: a look is a system call of about a microsecond.
+/// How often a busy worker sees whether the source is due for a look.
 pub(super) const LOOK: Duration = Duration::from_micros(50);
+
+/// How long all busy workers leave the source alone, times their number. A look is a system call of
+/// about a microsecond, so the looks take a hundredth of the workers' time at most. One or two
+/// workers leave the source alone for [`LOOK`].
+const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
+
+/// The least of that time. While a worker looks, no other one can. So all events wait if the
+/// operating system gives that worker's CPU to another thread. Ours: a worker looks for a tenth of
+/// the time then.
+const BETWEEN_LOOKS_MIN: Duration = Duration::from_micros(10);
+
+/// If a look takes longer, another thread had the CPU.
+const HELD_UP: Duration = Duration::from_micros(200);
+
+/// How long the workers then look once per [`LOOK`] only: other threads use their CPUs, and may do
+/// so again. So events are held up for a slice of such a thread ten times per second at most.
+const RARE_LOOKS: Duration = Duration::from_millis(100);
 
 /// How late an event is found while the worker that attended is inside a long poll.
 pub(super) const GUARD: Duration = Duration::from_millis(1);
@@ -50,10 +69,11 @@ pub trait EventSource: Send + Sync {
 }
 
 /// The source of one set of workers and who attends it.
-#[derive(Default)]
 pub(super) struct Events {
     /// Written once. Every worker reads it whenever it looks for interrupts.
     source: OnceLock<Arc<dyn EventSource>>,
+    /// How long all busy workers leave the source alone, in nanoseconds. Never written.
+    between_looks: u64,
     claim: Claim,
 }
 
@@ -68,9 +88,17 @@ struct Claim {
     released: AtomicU64,
     /// Until when a guard is parked, in nanoseconds.
     guarded: AtomicU64,
+    /// Until when the workers look once per [`LOOK`], in nanoseconds.
+    rare_until: AtomicU64,
 }
 
 impl Events {
+    /// Creates what `workers` workers share: no source yet.
+    pub(super) fn new(workers: usize) -> Self {
+        let between = (BETWEEN_LOOKS / workers.max(1) as u32).clamp(BETWEEN_LOOKS_MIN, LOOK);
+        Self { source: OnceLock::new(), between_looks: between.as_nanos() as u64, claim: Claim::default() }
+    }
+
     /// Sets the source; returns false when there is one.
     pub(super) fn set(&self, source: Arc<dyn EventSource>) -> bool {
         self.source.set(source).is_ok()
@@ -101,10 +129,26 @@ impl Events {
         self.claim.claimed.load(Ordering::Relaxed)
     }
 
+    /// Releases the source at `now` after a look that began at `begin`.
+    pub(super) fn release_after_look(&self, begin: u64, now: u64) {
+        if now.saturating_sub(begin) > HELD_UP.as_nanos() as u64 {
+            // Relaxed: whoever sees an old value looks sooner.
+            self.claim.rare_until.store(now + RARE_LOOKS.as_nanos() as u64, Ordering::Relaxed);
+        }
+        self.release(now);
+    }
+
     /// Returns whether no worker has looked at the source for a while.
     pub(super) fn are_due(&self, now: u64) -> bool {
         // Relaxed: a hint; `claim` decides.
-        !self.is_claimed() && now.saturating_sub(self.claim.released.load(Ordering::Relaxed)) >= LOOK.as_nanos() as u64
+        if self.is_claimed() {
+            return false;
+        }
+        // Relaxed: as in `release_after_look`.
+        let are_rare = now < self.claim.rare_until.load(Ordering::Relaxed);
+        let between = if are_rare { LOOK.as_nanos() as u64 } else { self.between_looks };
+        // Relaxed: a hint, as above.
+        now.saturating_sub(self.claim.released.load(Ordering::Relaxed)) >= between
     }
 
     /// Returns whether a guard is parked at `now`.
@@ -130,5 +174,38 @@ impl Events {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").field("claimed", &self.claim.claimed).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns how long after a release at `now` the source is due again, in whole microseconds.
+    fn due_after(events: &Events, now: u64) -> u64 {
+        (0..).find(|micros| events.are_due(now + micros * 1_000)).expect("it is due at last")
+    }
+
+    #[test]
+    fn many_workers_look_more_often_than_few() {
+        let between = |workers| {
+            let events = Events::new(workers);
+            events.release(1_000);
+            due_after(&events, 1_000)
+        };
+        assert_eq!([1, 2, 4, 8, 10, 480].map(between), [50, 50, 25, 13, 10, 10]);
+    }
+
+    #[test]
+    fn looks_are_rare_for_a_while_after_one_that_was_held_up() {
+        let events = Events::new(480);
+        events.release_after_look(0, 150_000);
+        assert_eq!(due_after(&events, 150_000), 10);
+        let (begin, held_up) = (1_000_000, 1_300_000);
+        events.release_after_look(begin, held_up);
+        assert_eq!(due_after(&events, held_up), 50);
+        let later = held_up + RARE_LOOKS.as_nanos() as u64;
+        events.release_after_look(later, later + 1_000);
+        assert_eq!(due_after(&events, later + 1_000), 10);
     }
 }

@@ -110,7 +110,7 @@ impl NativeWorkers {
             workers: (0..cpus).map(|_| worker()).collect(),
             spin,
             accounting,
-            events: Events::default(),
+            events: Events::new(cpus),
         })
     }
 
@@ -233,8 +233,9 @@ impl NativeWorkers {
     /// any came.
     pub fn look_for_events(&self) -> bool {
         let Some(source) = self.events.claim() else { return false };
+        let begin = self.nanos();
         let found = source.wait(Some(Duration::ZERO));
-        self.events.release(self.nanos());
+        self.events.release_after_look(begin, self.nanos());
         found
     }
 
@@ -308,10 +309,16 @@ impl NativeWorkers {
         }
         let are_due = self.events.are_due(now);
         if !are_due {
-            // Relaxed: the worker's own.
-            worker.next_look.store(now + LOOK.as_nanos() as u64, Ordering::Relaxed);
+            self.put_off_look(worker);
         }
         are_due
+    }
+
+    /// `worker`, which calls, leaves the source of events alone for a while.
+    fn put_off_look(&self, worker: &Worker) {
+        let now = self.moment().as_picos() / 1_000;
+        // Relaxed: the worker's own.
+        worker.next_look.store(now + LOOK.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// The time since the workers were made.
@@ -483,6 +490,7 @@ impl Platform for Native {
                 taken |= Interrupts::TIMER;
             }
             if workers.events_are_due(worker) {
+                workers.put_off_look(worker);
                 taken |= Interrupts::EVENTS;
             }
             taken
