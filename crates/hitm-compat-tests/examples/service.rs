@@ -4,7 +4,8 @@
 //! there are 3 rounds of 5 seconds, with 8 batch connections, and a critical request every 2000 us,
 //! for each of the contenders. NAME is that of one of them: `tokio, apart`.
 //!
-//! `hitm exec` runs it on simulated machines: short rounds, and more connections for more CPUs.
+//! `hitm exec` runs it on simulated machines: short rounds, and more connections for more CPUs. Its
+//! report is of the first round.
 //!
 //! It measures the time from a request to its answer in a client thread of this process. The client
 //! threads compete with the service for the CPUs. It does not show a network.
@@ -16,6 +17,9 @@ use std::time::Duration;
 use hitm_compat_tests::load::{Load, Outcome, run};
 use hitm_compat_tests::on_hitm::Class;
 use hitm_compat_tests::{on_hitm, on_tokio};
+
+#[path = "../../hitm/examples/measuring/mod.rs"]
+mod measuring;
 
 /// A contender's name, and one round of it on so many CPUs.
 type Contender = (&'static str, fn(usize, Load) -> io::Result<Outcome>);
@@ -55,7 +59,12 @@ fn argument<T: FromStr>(place: usize, usual: T) -> T {
 fn main() -> io::Result<()> {
     let rounds = argument(1, 3);
     let lasts = Duration::try_from_secs_f64(argument(2, 5.0)).map_err(io::Error::other)?;
-    let load = Load { lasts, batch: argument(3, 8), period: Duration::from_micros(argument(4, 2_000)) };
+    let begins = || {
+        measuring::do_not_wait_for_workers();
+        measuring::hitm_begin();
+    };
+    let around = [begins, || measuring::hitm_end()];
+    let load = Load { lasts, batch: argument(3, 8), period: Duration::from_micros(argument(4, 2_000)), around };
     let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     println!("{cpus} CPUs, {} batch connections, a critical request every {:?}", load.batch, load.period);
     println!("critical tenant, us               p50       p90       p99     p99.9       max   batch/s");

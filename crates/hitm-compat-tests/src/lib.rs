@@ -1,7 +1,7 @@
 //! The runtime under libraries of services: a service with two tenants, on `hitm` and on Tokio, and
 //! its load. Empty without the feature `libraries`.
 #![cfg(all(feature = "libraries", unix))]
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod load;
 pub mod on_hitm;

@@ -6,11 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-// It declares functions of the operating system and of simulated machines.
-#[allow(unsafe_code)]
-#[path = "../../hitm/examples/measuring/mod.rs"]
-mod measuring;
-
 /// The addresses of the two tenants.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
@@ -29,6 +24,8 @@ pub struct Load {
     pub period: Duration,
     /// The number of batch connections. Each sends its next request when it has its answer.
     pub batch: usize,
+    /// What the thread of the critical requests calls before and after them.
+    pub around: [fn(); 2],
 }
 
 /// What was measured.
@@ -159,12 +156,10 @@ pub fn run(addresses: Addresses, load: Load) -> io::Result<Outcome> {
     })
 }
 
-/// A thread of its own calls, whose class this changes.
 fn critical(address: SocketAddr, load: Load) -> io::Result<Outcome> {
-    measuring::do_not_wait_for_workers();
     let mut client = Client::connect(address)?;
     let (begin, mut outcome) = (Instant::now(), Outcome::default());
-    measuring::hitm_begin();
+    load.around[0]();
     while begin.elapsed() < load.lasts {
         let start = Instant::now();
         let status = client.get("/")?;
@@ -172,6 +167,6 @@ fn critical(address: SocketAddr, load: Load) -> io::Result<Outcome> {
         outcome.late += u64::from(status != 200);
         thread::sleep(load.period.saturating_sub(start.elapsed()));
     }
-    measuring::hitm_end();
+    load.around[1]();
     Ok(outcome)
 }

@@ -211,8 +211,9 @@ impl<P: Platform> Table<P> {
         let first = self.first.iter().map(|Alone(slot)| slot).zip(0..);
         let others = self.chunks.iter().zip((0..).step_by(CHUNK));
         let others = others.filter_map(|(chunk, from)| Some(chunk.get()?.iter().zip(from..))).flatten();
-        // Relaxed: whoever uses the cell locks the entry.
-        let lives = |slot: &Slot<P>| !slot.0.load(Ordering::Relaxed).is_null();
+        // Acquire: sees what the scheduler has of the task, which `wanted` may read. Pairs with the
+        // Release in `set`.
+        let lives = |slot: &Slot<P>| !slot.0.load(Ordering::Acquire).is_null();
         let found = first.chain(others).filter(|&(slot, id)| lives(slot) && wanted(TaskId(id)));
         found.filter_map(|(slot, _)| slot.get()).collect()
     }

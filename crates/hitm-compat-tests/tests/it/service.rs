@@ -6,7 +6,8 @@ use hitm_compat_tests::load::{Client, Load, run};
 use hitm_compat_tests::on_hitm::Class;
 use hitm_compat_tests::{on_hitm, on_tokio, work};
 
-const LOAD: Load = Load { lasts: Duration::from_millis(600), period: Duration::from_millis(2), batch: 4 };
+const LOAD: Load =
+    Load { lasts: Duration::from_millis(600), period: Duration::from_millis(2), batch: 4, around: [|| {}, || {}] };
 
 #[test]
 fn both_tenants_are_served() {

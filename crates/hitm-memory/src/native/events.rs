@@ -1,10 +1,10 @@
 //! Events of the operating system, such as a socket that has data: idle workers wait for them.
 //!
-//! **Claim.** While a worker idles, an event is found at once. While all workers run tasks, each
-//! of them sees every [`LOOK`] whether somebody has to look at the source: one has looked too long
-//! ago for the [number of workers](BETWEEN_LOOKS). While some workers sleep and the others are
-//! inside long polls, an event is found [`GUARD`] late at most. No worker wakes while there is
-//! nothing to do.
+//! **Claim.** While a worker idles, an event is found at once. While all workers run tasks, each of
+//! them checks every [`LOOK`] when a worker last looked at the source. If that was too long ago, it
+//! looks itself: after [`BETWEEN_LOOKS`] divided by the number of workers, or after [`LOOK`] for a
+//! while after a look that was held up. While some workers sleep and the others are inside long
+//! polls, an event is found [`GUARD`] late at most. No worker wakes while there is nothing to do.
 //!
 //! **Roles.** One source per [`NativeWorkers`](crate::NativeWorkers). At most one worker waits in
 //! the source: it *attends*. The other idle workers are parked. One of them may be the *guard*: it
@@ -28,7 +28,7 @@
 //!
 //! **Cost.** Without a source: a load per idle period. With one: a busy worker reads the clock at
 //! each look for interrupts, and the claim's line once per [`LOOK`]. All looks together take a
-//! hundredth of the workers' time at most.
+//! hundredth of the workers' time at most (a fiftieth with one worker).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,8 +39,8 @@ use std::time::Duration;
 pub(super) const LOOK: Duration = Duration::from_micros(50);
 
 /// How long all busy workers leave the source alone, times their number. A look is a system call of
-/// about a microsecond, so the looks take a hundredth of the workers' time at most. One or two
-/// workers leave the source alone for [`LOOK`].
+/// about a microsecond, so the looks take a hundredth of the workers' time at most. One worker
+/// leaves the source alone for [`LOOK`], as two do.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
 
 /// The least of that time. While a worker looks, no other one can. So all events wait if the
@@ -48,11 +48,11 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
 /// the time then.
 const BETWEEN_LOOKS_MIN: Duration = Duration::from_micros(10);
 
-/// If a look takes longer, another thread had the CPU.
+/// If a look takes longer, another thread most often had the CPU.
 const HELD_UP: Duration = Duration::from_micros(200);
 
 /// How long the workers then look once per [`LOOK`] only: other threads use their CPUs, and may do
-/// so again. So events are held up for a slice of such a thread ten times per second at most.
+/// so again. Frequent looks begin again once no look was held up for so long.
 const RARE_LOOKS: Duration = Duration::from_millis(100);
 
 /// How late an event is found while the worker that attended is inside a long poll.

@@ -230,9 +230,10 @@ impl NativeWorkers {
     }
 
     /// Looks for events without waiting, unless another worker attends the source. Returns whether
-    /// any came.
+    /// any came. A worker calls.
     pub fn look_for_events(&self) -> bool {
         let Some(source) = self.events.claim() else { return false };
+        self.put_off_look(&self.workers[CPU.get() as usize]);
         let begin = self.nanos();
         let found = source.wait(Some(Duration::ZERO));
         self.events.release_after_look(begin, self.nanos());
@@ -330,6 +331,13 @@ impl NativeWorkers {
     pub fn now(&self) -> Time {
         let nanos = self.start.elapsed().as_nanos() as u64;
         Time::from_picos(nanos.checked_mul(1_000).expect("the clock of a runtime ends after 213 days"))
+    }
+
+    /// Whether an interrupt of `worker`, who asks, is pending, or its timer has expired.
+    #[inline]
+    fn is_interrupted(&self, worker: &Worker) -> bool {
+        // Relaxed: a hint; `take_interrupts` acquires.
+        worker.pending.load(Ordering::Relaxed) != 0 || self.is_due(worker)
     }
 
     /// Whether the timer of `worker`, who asks, has expired. The clock is read only if it is set.
@@ -470,10 +478,7 @@ impl Platform for Native {
 
     #[inline]
     fn interrupt_pending() -> bool {
-        with_worker(|workers, worker| {
-            // Relaxed: a hint; `take_interrupts` acquires.
-            worker.pending.load(Ordering::Relaxed) != 0 || workers.is_due(worker) || workers.events_are_due(worker)
-        })
+        with_worker(|workers, worker| workers.is_interrupted(worker) || workers.events_are_due(worker))
     }
 
     fn take_interrupts() -> Interrupts {
@@ -490,7 +495,6 @@ impl Platform for Native {
                 taken |= Interrupts::TIMER;
             }
             if workers.events_are_due(worker) {
-                workers.put_off_look(worker);
                 taken |= Interrupts::EVENTS;
             }
             taken
@@ -500,12 +504,14 @@ impl Platform for Native {
     fn wait_for_interrupt() {
         // The clock is looked at until the timer has expired.
         MOMENT.set(Moment::Passes);
+        // A source that is due for a look is no interrupt here: the worker waits in it next.
+        let is_interrupted = || with_worker(NativeWorkers::is_interrupted);
         with_worker(|workers, worker| {
             if !workers.spin.is_zero() && !Self::interrupt_pending() {
-                worker.spins.idle(workers.spin, Self::interrupt_pending);
+                worker.spins.idle(workers.spin, is_interrupted);
             }
         });
-        while !Self::interrupt_pending() {
+        while !is_interrupted() {
             with_worker(|workers, worker| {
                 // Relaxed: the timer is the worker's own.
                 let timer = Time::from_picos(worker.timer.load(Ordering::Relaxed));

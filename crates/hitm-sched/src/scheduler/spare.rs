@@ -13,15 +13,15 @@
 //! [offered](super::run_next) to it, or left to a CPU that takes tasks from it; (2) if it was
 //! enqueued and a second task waits there already, go to (4), else the CPU notes that it keeps one.
 //! A switch or a checkpoint: (3) if tasks wait behind the one that runs, go on with (4). To spare:
-//! (4) if the first waiting task may
-//! run everywhere and is advertised, the tasks behind it are advertised too: no CPU is less urgent
-//! than that task, or one is about to take it. (5) If a CPU idles and only idle CPUs are less
-//! urgent, the waiting tasks are advertised and the CPU is called. (6) Otherwise the tasks are
-//! pushed to CPUs that run something less urgent, as after any wakeup. A CPU that finds nothing to
-//! run takes half of the tasks of another queue, the longest of a few near ones. (7) A task that
-//! its CPU leaves while it could run is advertised at once, if the task that runs next was and may
-//! run everywhere. So two tasks that take turns do not write the words of the advertisement. If
-//! they are equals, one takes the other's place in the list of waiting tasks too.
+//! (4) if the first waiting task may run everywhere and is advertised, the tasks behind it are
+//! advertised too: no CPU is less urgent than that task, or one is about to take it. (5) If a CPU
+//! idles and only idle CPUs are less urgent, the waiting tasks are advertised and the CPU is
+//! called. (6) Otherwise the tasks are pushed to CPUs that run something less urgent, as after any
+//! wakeup. A CPU that finds nothing to run takes half of the tasks of another queue, the longest of
+//! a few near ones. (7) A task that its CPU leaves while it could run is advertised at once, if the
+//! task that runs next was and may run everywhere. So two tasks that take turns do not write the
+//! words of the advertisement. If they are equals, one takes the other's place in the list of
+//! waiting tasks too.
 //!
 //! (8) Tasks that yield to each other and never wait are spread by their CPUs: at some of the
 //! yields a CPU looks at a few queues, and takes tasks from one that is more than twice as long as

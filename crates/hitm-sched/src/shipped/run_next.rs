@@ -44,8 +44,8 @@ use hitm_topology::{CpuId, Topology};
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 
-/// The most offered tasks of a CPU. A CPU that takes 128 tasks from a queue holds its lock for some
-/// 50 us, and a task spawns about 64 in that time. The unit tests, of which the model checks
+/// The most offered tasks of a CPU. A CPU that takes 128 tasks from a queue holds its lock for
+/// about 50 us, and a task spawns about 64 in that time. The unit tests, of which the model checks
 /// are a part, use each place again soon.
 const PLACES: usize = if cfg!(test) { 2 } else { 64 };
 
@@ -146,7 +146,7 @@ impl<M: Memory> RunNext<M> {
             return None;
         }
         let id = TaskId(ring.place(taken).get());
-        // Release: the place is free. Pairs with the Acquire of `offer`.
+        // Release: the place is free. Pairs with the Acquire of `has_place`.
         ring.taken.store(taken.wrapping_add(1), Ordering::Release);
         Some(id)
     }

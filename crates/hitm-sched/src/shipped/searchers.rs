@@ -191,7 +191,9 @@ impl<M: Memory> Searchers<M> {
             // failure: the caller has fenced.
             match counts.compare_exchange(seen, seen + SEARCHER, Ordering::AcqRel, Ordering::Relaxed) {
                 // Another caller has counted a searcher after this one's fence. That searcher sees
-                // what is advertised. Where many call at once, each would fail many times.
+                // what is advertised. If the other caller finds no `IDLE` word instead, it looks
+                // again, and a CPU that idles later sees it. Where many call at once, each would
+                // fail many times.
                 Err(now) if now / SEARCHER > seen / SEARCHER => return Call::Searched,
                 Err(_) => continue,
                 Ok(_) => {}
