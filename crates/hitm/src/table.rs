@@ -207,6 +207,7 @@ impl<P: Platform> Table<P> {
     /// Returns the cells of the live tasks that are `wanted`, in order of id. The entries of the
     /// others are not locked: on a machine of 480 CPUs, each of which looked for its own tasks, the
     /// CPUs waited longer for the locks of a few tasks than for anything else.
+    #[cold]
     pub(crate) fn those(&self, wanted: impl Fn(TaskId) -> bool) -> Vec<CellRef<P>> {
         let first = self.first.iter().map(|Alone(slot)| slot).zip(0..);
         let others = self.chunks.iter().zip((0..).step_by(CHUNK));
