@@ -3,23 +3,24 @@
 //!
 //! **Protocol.** To offer a task is to put it into the ring of the CPU. (1) A wakeup or a spawn by
 //! the running task offers the woken task, if the two are [equal](Scheduler::are_equal), the CPU
-//! need not switch, no task is offered yet, and nothing else waits on the CPU. A real-time task is
-//! offered also if others wait, no CPU idles, and no CPU holds the lock of the queue. (2) The next
-//! switch hands over: if the running task blocks or ends, nothing more urgent has come, and just
-//! one task is offered, that one takes its place. A real-time task takes the CPU if no other waits
-//! at its priority, else it goes to the end of their list. A fair task takes the CPU. The number of
-//! queued tasks and the queue's level stay the same. (3) Otherwise the offered tasks are queued
+//! need not switch, no task is offered yet, and nothing else waits on the CPU. A real-time task may
+//! be offered although others wait: if no CPU idles, and no CPU holds the lock of the queue. (2)
+//! The next switch hands over: if the running task blocks or ends, nothing more urgent has come, and
+//! just one task is offered, that one takes its place on the queue. A real-time task goes to the
+//! end of the list of its priority, and the first of that list takes the CPU. A fair task takes the
+//! CPU. The number of queued tasks and the queue's level stay the same. (3) Otherwise the offered tasks are queued
 //! behind the tasks that wait. This happens at a checkpoint, at the end of a turn, at a tick if one
 //! of them is fair, when the CPU goes offline, and before another task is queued there: at a
 //! wakeup, after a change or a move. So whatever waits came before the offered tasks.
 //!
 //! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
 //! wakeup or a spawn by the running task leaves the task to that CPU: it offers the task, equal or
-//! not. A CPU that takes several tasks at once takes the offered ones last. A single offered task
-//! is left to its waker. If the lock is free after the offer, the waker queues the task itself. If
-//! it is not, and the holder takes no tasks or has looked already, the task waits for the next CPU
-//! that takes some there, for the waker's next wakeup or spawn that finds the lock free or the ring
-//! full, or for its next checkpoint or switch. Until then no idle CPU is called for it.
+//! not. A CPU that takes several tasks at once takes the offered ones last, if there are at least
+//! two: a single one may take its waker's place. If the lock is free after the offer, the waker
+//! queues the task itself. If it is not, and the holder takes no tasks or has looked already, the
+//! task waits: for the next CPU that takes several there, for the waker's next wakeup or spawn that
+//! finds the lock free or the ring full, or for its next checkpoint or switch. Until then no idle
+//! CPU is called for it.
 //!
 //! **Fair tasks.** An equal that is offered has had its share of the time, so its wakeup would
 //! hardly ever preempt the waker. It waits until the waker's slice ends at the latest, since a tick
