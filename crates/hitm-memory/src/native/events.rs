@@ -4,8 +4,8 @@
 //! tasks, each of them checks every [`LOOK`] when a worker last looked at the source. It looks
 //! itself if that was [`BETWEEN_LOOKS`] ago, divided by the number of workers, but at least
 //! [`BETWEEN_LOOKS_MIN`] and at most [`LOOK`]. For [`RARE_LOOKS`] after a look that took longer
-//! than [`HELD_UP`], it is [`LOOK`]. While some workers sleep and the others are inside long polls, an
-//! event is found [`GUARD`] late at most. No worker wakes while there is nothing to do.
+//! than [`HELD_UP`], it is [`LOOK`]. While some workers sleep and the others are inside long polls,
+//! an event is found [`GUARD`] late at most. No worker wakes while there is nothing to do.
 //!
 //! **Roles.** One source per [`NativeWorkers`](crate::NativeWorkers). At most one worker waits in
 //! the source: it *attends*. The other idle workers are parked. One of them may be the *guard*: it

@@ -5,13 +5,14 @@
 //! the running task offers the woken task, if the two are [equal](Scheduler::are_equal), the CPU
 //! need not switch, no task is offered yet, and nothing else waits on the CPU. A real-time task may
 //! be offered although others wait: if no CPU idles, and no CPU holds the lock of the queue. (2)
-//! The next switch hands over: if the running task blocks or ends, nothing more urgent has come, and
-//! just one task is offered, that one takes its place on the queue. A real-time task goes to the
-//! end of the list of its priority, and the first of that list takes the CPU. A fair task takes the
-//! CPU. The number of queued tasks and the queue's level stay the same. (3) Otherwise the offered tasks are queued
-//! behind the tasks that wait. This happens at a checkpoint, at the end of a turn, at a tick if one
-//! of them is fair, when the CPU goes offline, and before another task is queued there: at a
-//! wakeup, after a change or a move. So whatever waits came before the offered tasks.
+//! The next switch hands over: if the running task blocks or ends, nothing more urgent has come,
+//! and just one task is offered, that one takes its place on the queue. A real-time task goes to
+//! the end of the list of its priority, and the first of that list takes the CPU. A fair task takes
+//! the CPU. The number of queued tasks and the queue's level stay the same. (3) Otherwise the
+//! offered tasks are queued behind the tasks that wait. This happens at a checkpoint, at the end of
+//! a turn, at a tick if one of them is fair, when the CPU goes offline, and before another task is
+//! queued there: at a wakeup, after a change or a move. So whatever waits came before the offered
+//! tasks.
 //!
 //! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
 //! wakeup or a spawn by the running task leaves the task to that CPU: it offers the task, equal or
