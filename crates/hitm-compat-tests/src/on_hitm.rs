@@ -54,7 +54,10 @@ impl Service {
     /// When the runtime cannot be made.
     pub fn start(cpus: usize, class: Class) -> io::Result<Self> {
         let start = |builder: Builder| builder.build().unwrap_or_else(|error| panic!("{error}"));
-        let runtime = start(NativeRuntime::builder().cpus(cpus).metrics());
+        // By default it has all CPUs, and pins its threads.
+        let has_all = std::thread::available_parallelism().is_ok_and(|all| all.get() == cpus);
+        let builder = NativeRuntime::builder().metrics();
+        let runtime = start(if has_all { builder } else { builder.cpus(cpus) });
         // Its thread shares the CPUs with the others, so it does not spin.
         let one_thread = NativeRuntime::builder().cpus(1).spin(Duration::ZERO).thread_slice(SHORT);
         let apart = (class == Class::Apart).then(|| start(one_thread));
