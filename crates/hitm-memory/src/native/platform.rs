@@ -67,6 +67,14 @@ struct Worker {
     booked: [AtomicU64; 3],
 }
 
+impl Worker {
+    /// The worker, which calls at `now`, leaves the source of events alone for a while.
+    fn put_off_look(&self, now: u64) {
+        // Relaxed: the worker's own.
+        self.next_look.store(now + LOOK.as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
 thread_local! {
     /// The workers that this thread belongs to or visits; null elsewhere. Set by
     /// [`NativeWorkers::act_as`] alone, for the time of a call that borrows them.
@@ -233,8 +241,8 @@ impl NativeWorkers {
     /// any came. A worker calls.
     pub fn look_for_events(&self) -> bool {
         let Some(source) = self.events.claim() else { return false };
-        self.put_off_look(&self.workers[CPU.get() as usize]);
         let begin = self.nanos();
+        self.workers[CPU.get() as usize].put_off_look(begin);
         let found = source.wait(Some(Duration::ZERO));
         self.events.release_after_look(begin, self.nanos());
         found
@@ -310,16 +318,9 @@ impl NativeWorkers {
         }
         let are_due = self.events.are_due(now);
         if !are_due {
-            self.put_off_look(worker);
+            worker.put_off_look(now);
         }
         are_due
-    }
-
-    /// `worker`, which calls, leaves the source of events alone for a while.
-    fn put_off_look(&self, worker: &Worker) {
-        let now = self.moment().as_picos() / 1_000;
-        // Relaxed: the worker's own.
-        worker.next_look.store(now + LOOK.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// The time since the workers were made.
