@@ -63,8 +63,9 @@ fn main() -> io::Result<()> {
         measuring::do_not_wait_for_workers();
         measuring::hitm_begin();
     };
-    let around = [begins, || measuring::hitm_end()];
-    let load = Load { lasts, batch: argument(3, 8), period: Duration::from_micros(argument(4, 2_000)), around };
+    let ends = || measuring::hitm_end();
+    let period = Duration::from_micros(argument(4, 2_000));
+    let load = Load { lasts, batch: argument(3, 8), period, begins, ends };
     let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     println!("{cpus} CPUs, {} batch connections, a critical request every {:?}", load.batch, load.period);
     println!("critical tenant, us               p50       p90       p99     p99.9       max   batch/s");

@@ -24,8 +24,10 @@ pub struct Load {
     pub period: Duration,
     /// The number of batch connections. Each sends its next request when it has its answer.
     pub batch: usize,
-    /// What the thread of the critical requests calls before and after them.
-    pub around: [fn(); 2],
+    /// What the thread of the critical requests calls before them.
+    pub begins: fn(),
+    /// What it calls after them.
+    pub ends: fn(),
 }
 
 /// What was measured.
@@ -140,6 +142,7 @@ pub fn run(addresses: Addresses, load: Load) -> io::Result<Outcome> {
         }
         // Relaxed: a count.
         let (begin, before) = (Instant::now(), requests.load(Ordering::Relaxed));
+        // `begins` may change the class of the thread that calls it.
         let critical = scope.spawn(move || critical(addresses.critical, load));
         let critical = critical.join().expect("no thread of the load panics");
         // Relaxed: a count.
@@ -159,7 +162,7 @@ pub fn run(addresses: Addresses, load: Load) -> io::Result<Outcome> {
 fn critical(address: SocketAddr, load: Load) -> io::Result<Outcome> {
     let mut client = Client::connect(address)?;
     let (begin, mut outcome) = (Instant::now(), Outcome::default());
-    load.around[0]();
+    (load.begins)();
     while begin.elapsed() < load.lasts {
         let start = Instant::now();
         let status = client.get("/")?;
@@ -167,6 +170,6 @@ fn critical(address: SocketAddr, load: Load) -> io::Result<Outcome> {
         outcome.late += u64::from(status != 200);
         thread::sleep(load.period.saturating_sub(start.elapsed()));
     }
-    load.around[1]();
+    (load.ends)();
     Ok(outcome)
 }

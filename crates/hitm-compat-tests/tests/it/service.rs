@@ -7,7 +7,7 @@ use hitm_compat_tests::on_hitm::Class;
 use hitm_compat_tests::{on_hitm, on_tokio, work};
 
 const LOAD: Load =
-    Load { lasts: Duration::from_millis(600), period: Duration::from_millis(2), batch: 4, around: [|| {}, || {}] };
+    Load { lasts: Duration::from_millis(600), period: Duration::from_millis(2), batch: 4, begins: || {}, ends: || {} };
 
 #[test]
 fn both_tenants_are_served() {
