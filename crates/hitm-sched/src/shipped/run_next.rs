@@ -26,8 +26,8 @@
 //!
 //! | release side | acquire side | publishes |
 //! |---|---|---|
-//! | `offer`, store Release of `offered` | `take`, load Acquire of `offered` | the number in the ring, and the task's words |
-//! | `take`, store Release of `taken` | `has_place`, load Acquire of `taken` | that the number was read: its place is free |
+//! | `offer`: `offered`, Release | `take`: `offered`, Acquire | the number, and the task's words |
+//! | `take`: `taken`, Release | `has_place`: `taken`, Acquire | that the number was read |
 //!
 //! The model checker runs these words: `run_next/loom.rs`.
 //!
