@@ -103,7 +103,11 @@ impl<M: Memory> Held<'_, M> {
     }
 
     fn word(&self, index: usize) -> &M::Plain<u32> {
-        &self.list.lines[index / LINE_NUMBERS].numbers[index % LINE_NUMBERS]
+        match index {
+            // A CPU's list has no more. It needs no division.
+            0..LINE_NUMBERS => &self.list.lines[0].numbers[index],
+            _ => &self.list.lines[index / LINE_NUMBERS].numbers[index % LINE_NUMBERS],
+        }
     }
 }
 
