@@ -167,6 +167,7 @@ struct Case {
 
 impl Exec {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        self.require_program()?;
         if self.check {
             return self.check();
         }
@@ -216,6 +217,15 @@ impl Exec {
         ];
         written.into_iter().collect::<Result<(), _>>()?;
         ended.outcome()
+    }
+
+    /// Refuses an option that does not exist: it was taken for the program.
+    fn require_program(&self) -> Result<(), Failure> {
+        let first = self.program[0].to_string_lossy();
+        if !first.starts_with('-') {
+            return Ok(());
+        }
+        Err(Failure::new(format!("unexpected argument '{first}' found; `hitm exec --help` shows what there is")))
     }
 
     /// Says what of the program the machine would not see.

@@ -96,6 +96,12 @@ fn flags_and_values() {
     "#]],
     );
     check(
+        "exec --topology core:2 ./program",
+        expect![[r#"
+        hitm: unexpected argument '--topology' found; `hitm exec --help` shows what there is
+    "#]],
+    );
+    check(
         "run ffmpeg --seed",
         expect![[r#"
         hitm: a value is required for '--seed <N>' but none was supplied; `hitm run ffmpeg --help` shows what there is
