@@ -9,7 +9,9 @@ use hitm_machine::{
     Account, Arbitration, Arrangement, Capacity, Clock, Config, Costs, Machine, Results, Simulated, Stalled, Timeline,
 };
 use hitm_memory::{Span, Time};
+use hitm_report::objects;
 use hitm_report::relative::is_baseline;
+use hitm_report::result::Objects;
 use hitm_sched::{Conservation, Count, Mitigation};
 use hitm_topology::{CpuId, Topology};
 use hitm_workloads::cid_bursts::Burst;
@@ -17,7 +19,7 @@ use hitm_workloads::meter::Window;
 
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
-use crate::record::task_group_wait;
+use crate::record::{LINES_KEPT, functions, task_group_wait};
 use crate::workload::{Running, Stretch, Workload};
 
 /// A run of a workload.
@@ -62,6 +64,9 @@ pub(crate) struct Outcome {
     /// Of all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
     pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
+    /// Its lines by kind of object, once [`keep_hottest`](Outcome::keep_hottest) has dropped most of
+    /// them.
+    pub(crate) objects: Option<Vec<Objects>>,
     /// Of the first seed, where one is kept.
     pub(crate) timeline: Option<Timeline>,
     /// Picoseconds that CPUs waited for the fields of groups that a mitigation moves.
@@ -107,6 +112,7 @@ impl Outcome {
         self.bursts.extend(other.bursts);
         self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
+        debug_assert!(self.objects.is_none() && other.objects.is_none(), "no lines were dropped");
         self.timeline = self.timeline.take().or(other.timeline);
         self.task_group_wait += other.task_group_wait;
         self.operations.extend(other.operations);
@@ -115,6 +121,18 @@ impl Outcome {
         self.roles.extend(other.roles);
         self.wakes.extend(other.wakes);
         self.wall_seconds += other.wall_seconds;
+    }
+
+    /// Drops the lines that are not reported, after it has summed all lines by kind of object.
+    /// Nothing may be merged after.
+    pub(crate) fn keep_hottest(&mut self) {
+        self.objects = Some(self.objects());
+        self.results.keep_hottest(LINES_KEPT);
+    }
+
+    /// Returns all lines by kind of object.
+    pub(crate) fn objects(&self) -> Vec<Objects> {
+        self.objects.clone().unwrap_or_else(|| objects::of_results(&self.results, &self.results.lines, &functions()))
     }
 }
 
@@ -201,6 +219,7 @@ impl Case {
             latencies: running.latencies(),
             task_group_wait: task_group_wait(&results),
             results,
+            objects: None,
             timeline: machine.timeline(),
             operations: stats.sums(),
             measured: stats.sums_between(),

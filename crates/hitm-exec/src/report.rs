@@ -2,12 +2,13 @@
 //! what only this process knows of addresses. `hitm exec` finds the names, from the program's debug
 //! information.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use hitm_machine::{Simulated, Timeline, program};
+use hitm_machine::{LineResult, Results, Simulated, Timeline, program};
 use hitm_memory::Platform;
 use hitm_report::functions::Functions;
+use hitm_report::objects;
 use hitm_report::result::Run;
 use serde::Serialize;
 
@@ -24,10 +25,22 @@ const MODULES: usize = 64;
 /// Lines that are told: those that were waited for longest.
 const LINES: usize = 100;
 
+/// Lines of which only the waits are told, for sums by kind of object.
+const SUMMED: usize = 4_096;
+
+/// See [`Told::waits`].
+type Waits = (u64, usize, u64, u64, u64, f64);
+
 /// See `hitm-cli/src/exec/told.rs`, which reads it.
 #[derive(Serialize)]
 struct Told {
+    /// Its `objects` are the machine's own.
     run: Run,
+    /// The places of `waits`: function and location.
+    places: Vec<(String, String)>,
+    /// What the threads waited for: the address, the place, misses, those that a near core and a
+    /// remote one answered which had modified the line, and cycles.
+    waits: Vec<Waits>,
     /// What each CPU did when, where that was asked for.
     timeline: Option<Timeline>,
     threads: usize,
@@ -114,6 +127,11 @@ pub(crate) fn write(stalled: Option<&str>) {
         crate::FUNCTIONS,
     ]);
     let mut run = Run::counted(&results, &functions, LINES);
+    let own = results.lines.iter().filter(|line| line.object != program::OBJECT);
+    run.objects = objects::of_results(&results, own, &functions);
+    let summed: Vec<&LineResult> =
+        results.hottest(SUMMED).into_iter().filter(|line| line.object == program::OBJECT).collect();
+    let (places, waits) = waits_of(&results, &summed, &functions);
     for (count, times) in shared.runtime.diagnostics().stats().sums() {
         *run.operations.entry(count.name().to_owned()).or_default() += times;
     }
@@ -128,8 +146,8 @@ pub(crate) fn write(stalled: Option<&str>) {
         storage_of(thread, &mut storage);
     });
     let mut heap: BTreeMap<u64, Block> = BTreeMap::new();
-    for line in &run.lines {
-        let address = line.address.0.unwrap_or(0) as usize;
+    for line in summed {
+        let address = line.address as usize;
         for byte in (address..address + hitm_memory::LINE).step_by(8) {
             let Some(byte) = shared.machine.enter(|| program::host_of(byte)) else { continue };
             heap.extend(shared.heap.find(byte, now).map(|block| (block.number, block)));
@@ -137,6 +155,8 @@ pub(crate) fn write(stalled: Option<&str>) {
     }
     let told = Told {
         run,
+        places,
+        waits,
         timeline: shared.machine.timeline(),
         threads: shared.threads.count(),
         stalled: stalled.map(str::to_owned),
@@ -158,6 +178,24 @@ pub(crate) fn write(stalled: Option<&str>) {
     if let Err(error) = written {
         eprintln!("hitm: {path}: {error}; the run's result is lost");
     }
+}
+
+/// Returns the places where threads waited for `lines`, and the waits: see [`Told`].
+fn waits_of(results: &Results, lines: &[&LineResult], functions: &Functions) -> (Vec<(String, String)>, Vec<Waits>) {
+    let (mut places, mut numbers, mut waits) = (Vec::new(), HashMap::new(), Vec::new());
+    for line in lines {
+        for access in line.accesses.iter().filter(|access| access.missed.is_some()) {
+            let number = *numbers.entry(&*access.place).or_insert_with(|| {
+                places.push(functions.told(&access.place));
+                places.len() - 1
+            });
+            let misses = access.misses();
+            let address = line.address + u64::from(access.offset);
+            let (hitm, cycles) = (misses.hitm, results.cycles(misses.wait));
+            waits.push((address, number, misses.count(), hitm.local, hitm.remote, cycles.round()));
+        }
+    }
+    (places, waits)
 }
 
 /// Where the thread-local variables of a file begin, in one thread.

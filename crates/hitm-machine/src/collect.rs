@@ -89,6 +89,7 @@ impl Results {
             exchanged,
             cores: cores(engine),
             layouts,
+            dropped_wait: 0,
             operations: engine.records.operations.iter().collect(),
         }
     }

@@ -257,7 +257,7 @@ impl Engine {
     /// The current CPU is the first that touches the page of `address`, which is a program's: the
     /// page gets lines, at home on this CPU's package.
     pub(crate) fn adopt_page(&mut self, address: usize) {
-        let (first, used) = self.arena.adopt("program", LINES_PER_PAGE);
+        let (first, used) = self.arena.adopt(crate::program::OBJECT, LINES_PER_PAGE);
         self.pages.adopt(self.moved.at(address, self.current), first);
         let latencies = self.directory.latencies();
         let home = latencies.package_of(latencies.domain_of(latencies.core_of(self.current)));

@@ -22,6 +22,9 @@ use crate::store_buffer::ValueIs;
 pub use crate::word::read_word;
 use crate::world::{World, on_cpu, with_world};
 
+/// The name of the object that all memory of programs is, in results.
+pub const OBJECT: &str = "program";
+
 /// The value of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {

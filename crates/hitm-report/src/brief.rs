@@ -26,7 +26,7 @@ pub(crate) fn render(lines: &[Line], waits: f64) -> String {
 }
 
 /// `part` of `whole`, in percent.
-fn percent(part: f64, whole: f64) -> String {
+pub(crate) fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1}", 100.0 * part / whole) } else { "-".to_owned() }
 }
 
@@ -42,7 +42,7 @@ fn table(lines: &[Line], all: f64) -> String {
     ]);
     for line in lines {
         columns.row(vec![
-            shortened(&format!("{}, {}", line.name(), line.line)),
+            shortened(&format!("{}, {}", line.name(), line.line), NAME_MAX),
             percent(line.waited(), all),
             short(line.waited() / (line.misses as f64).max(1.0)),
             short(line.hitm.local as f64),
@@ -71,10 +71,12 @@ fn fields(line: &Line) -> String {
     let mut invalidators = Vec::new();
     for (field, sites) in listed {
         let offset = format!("{:#x}", line.offset_of(field));
-        columns.row([offset, shortened(&field.field)].into_iter().chain([(); 3].map(|()| String::new())).collect());
+        columns.row(
+            [offset, shortened(&field.field, NAME_MAX)].into_iter().chain([(); 3].map(|()| String::new())).collect(),
+        );
         invalidators.push(None);
         for site in sites {
-            let function = shortened(&format!("  {} ({})", site.function, kind(site)));
+            let function = shortened(&format!("  {} ({})", site.function, kind(site)), NAME_MAX);
             let figures = [percent(site.waited(), all), short(site.cycles.2), short(site.misses as f64)];
             columns.row([String::new(), function].into_iter().chain(figures).collect());
             invalidators.push(site.invalidated_by.first());
@@ -114,13 +116,13 @@ fn kind(site: &Site) -> &'static str {
     }
 }
 
-/// Returns a name of at most [`NAME_MAX`] characters: the middle of a longer one is left out.
-fn shortened(name: &str) -> String {
+/// Returns a name of at most `most` characters: the middle of a longer one is left out.
+pub(crate) fn shortened(name: &str, most: usize) -> String {
     let count = name.chars().count();
-    if count <= NAME_MAX {
+    if count <= most {
         return name.to_owned();
     }
-    let half = (NAME_MAX - 3) / 2;
+    let half = most.saturating_sub(3) / 2;
     let head: String = name.chars().take(half).collect();
     let tail: String = name.chars().skip(count - half).collect();
     format!("{head}...{tail}")

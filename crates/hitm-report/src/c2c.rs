@@ -7,9 +7,9 @@
 
 use std::fmt::Write as _;
 
-use crate::brief;
 use crate::line::UNKNOWN;
-use crate::result::{InvalidatedBy, Line, Run, Site};
+use crate::result::{InvalidatedBy, Line, Objects, Run, Site};
+use crate::{brief, objects};
 
 /// The form of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
     let mut text = match (hottest, left) {
         // None is to be shown, which does not mean that none was contended.
         ([], 1..) => format!("{heading}\n"),
-        _ => render_lines(&heading, hottest, run.waited(), layout),
+        _ => render_lines(&heading, &run.objects, hottest, run.waited(), layout),
     };
     if left > 0 {
         push(&mut text, "");
@@ -51,13 +51,20 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
 }
 
 /// Renders these lines below a heading. `waits` are the cycles waited for all lines, including
-/// those that are not shown.
-pub(crate) fn render_lines(heading: &str, lines: &[Line], waits: f64, layout: Layout) -> String {
+/// those that are not shown. Before the lines, the brief form has as many kinds of `objects`, if
+/// one of those has more lines than are shown.
+pub(crate) fn render_lines(heading: &str, objects: &[Objects], lines: &[Line], waits: f64, layout: Layout) -> String {
     let mut text = String::new();
     push(&mut text, heading);
     match layout {
         _ if lines.is_empty() => push(&mut text, "No line was contended."),
-        Layout::Brief => text.push_str(&brief::render(lines, waits)),
+        Layout::Brief => {
+            if objects::say_more(objects, lines.len()) {
+                text.push_str(&objects::render(objects, lines.len(), waits));
+                push(&mut text, "");
+            }
+            text.push_str(&brief::render(lines, waits));
+        }
         Layout::Full => {
             cache_line_table(&mut text, lines);
             pareto(&mut text, lines);

@@ -296,6 +296,7 @@ fn figures_of(run: &Run, other: &Run) -> Value {
     run.published = None;
     // Earlier files have fewer of them.
     run.layouts.clear();
+    run.objects.clear();
     if other.roles.is_empty() {
         // The other run has no roles.
         run.roles.clear();

@@ -12,6 +12,8 @@ use std::time::SystemTime;
 use hitm_functions::{Function, Table, around, find_in, scan};
 use hitm_machine::Place;
 
+use crate::line::UNKNOWN;
+
 /// The functions of files by the paths that the compiler gave them.
 type ByPath = HashMap<Arc<str>, Vec<Function<String>>>;
 
@@ -60,6 +62,12 @@ impl Functions {
             let functions = read.entry(place.path.clone()).or_insert_with(|| functions_of(Path::new(&*place.path)));
             around(functions, place.line).map(str::to_owned)
         })
+    }
+
+    /// Returns the function around `place`, `-` if it is not known, and the place itself.
+    #[must_use]
+    pub fn told(&self, place: &Place) -> (String, String) {
+        (self.at(place).unwrap_or_else(|| UNKNOWN.to_owned()), format!("{}:{}", place.file, place.line))
     }
 }
 

@@ -26,6 +26,7 @@ pub mod load;
 pub mod loads;
 pub mod measured;
 pub mod messaging;
+pub mod objects;
 mod owners;
 #[cfg(feature = "parquet")]
 mod parquet;

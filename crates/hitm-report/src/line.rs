@@ -390,14 +390,8 @@ impl Names<'_> {
         }
     }
 
-    /// Returns the function around `place`, `-` if it is not known, and the place itself.
-    fn place(&self, place: &Place) -> (String, String) {
-        let function = self.functions.at(place).unwrap_or_else(|| UNKNOWN.to_owned());
-        (function, format!("{}:{}", place.file, place.line))
-    }
-
     fn site(&self, access: &AccessResult, line_misses: u64) -> Site {
-        let (function, location) = self.place(&access.place);
+        let (function, location) = self.functions.told(&access.place);
         let misses: Misses = access.misses();
         let (count, hitm) = (misses.count(), misses.hitm);
         let missed = access.missed.as_ref();
@@ -433,7 +427,7 @@ impl Names<'_> {
         let mut invalidators: Vec<_> = by_invalidator.into_iter().collect();
         invalidators.sort_by(|(a, (_, times)), (b, (_, more))| more.cmp(times).then_with(|| a.cmp(b)));
         let invalidator = |((field, ..), (place, times)): ((&str, &str, u32), (&Place, u64))| {
-            let (function, location) = self.place(place);
+            let (function, location) = self.functions.told(place);
             InvalidatedBy { field: field.to_owned(), function, location, share: times as f64 / all.max(1) as f64 }
         };
         invalidators.into_iter().map(invalidator).collect()

@@ -9,6 +9,7 @@ use hitm_machine::{LineResult, Results};
 use crate::c2c::{self, Layout};
 use crate::functions::Functions;
 use crate::line::Line;
+use crate::objects;
 
 /// The default number of lines in a report.
 const LINES: usize = 10;
@@ -113,6 +114,10 @@ impl fmt::Display for Report<'_> {
         let hottest = self.results.hottest(usize::MAX).into_iter().filter(shown).take(self.lines);
         let lines: Vec<Line> = hottest.map(|line| Line::of(self.results, line, &self.functions)).collect();
         let waited = self.results.cycles(self.results.waited());
-        f.write_str(&c2c::render_lines(&self.title, &lines, waited, self.layout))
+        let objects = match (&self.object, self.layout) {
+            (None, Layout::Brief) => objects::of_results(self.results, &self.results.lines, &self.functions),
+            _ => Vec::new(),
+        };
+        f.write_str(&c2c::render_lines(&self.title, &objects, &lines, waited, self.layout))
     }
 }

@@ -17,6 +17,7 @@ use crate::layout::LayoutField;
 use crate::line::exchanged;
 pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Owner, Site, Touched};
 use crate::load::Load;
+pub use crate::objects::{FieldOfAll, Objects};
 use crate::owners;
 use crate::published::Published;
 use crate::read_error::PARTS_MAX;
@@ -302,6 +303,11 @@ pub struct Run {
     pub remote_is_node: bool,
     /// The lines, the longest waits first.
     pub lines: Vec<Line>,
+    /// The waits by kind of object, the longest first. The lines of `lines` are part of it, and of
+    /// a workload all others; of a program, those 4,096 that were waited for longest. Empty where
+    /// nothing was simulated, of probes, and in earlier files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<Objects>,
     /// Whether the measured stretch has no event that the metric counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measured_nothing: bool,

@@ -1,5 +1,5 @@
 //! Result files as tables for analysts: one row per run, seed, line, field, function, invalidator,
-//! exchange of lines, and core.
+//! exchange of lines, core, and field of all objects of a kind.
 //!
 //! Every table begins with the number of the run in the files that were given, by which tables are
 //! joined. `hitm list tables` prints what the columns are.
@@ -97,7 +97,7 @@ const PLACE: [Column; 8] = [
 ];
 
 /// The tables.
-pub const TABLES: [Table; 8] = [
+pub const TABLES: [Table; 9] = [
     Table {
         name: "runs",
         row: "a run: a workload under one mitigation on one machine, all seeds together",
@@ -158,6 +158,39 @@ pub const TABLES: [Table; 8] = [
         rows: |_, run, row| {
             for (index, &seed) in run.seeds.iter().enumerate() {
                 row(vec![seed.into(), run.by_seed.get(index).copied().into()]);
+            }
+        },
+    },
+    Table {
+        name: "objects",
+        row: "a field of all objects of one kind, also on lines that the file does not keep",
+        columns: &[
+            text("object", "their name, without what tells one from another"),
+            whole("lines", "their lines that were waited for"),
+            text("field", "the field's name; elements of an array are one field"),
+            whole("misses", "accesses that missed"),
+            real("cycles_waited", "cycles that all CPUs together waited for it"),
+            whole("hitm_local", "as in `lines`"),
+            whole("hitm_remote", "as in `lines`"),
+            text("function", "the function that waited longest for it"),
+            text("location", "file and line of its longest waits"),
+            real("share", "that function's share of the field's cycles"),
+        ],
+        rows: |_, run, row| {
+            for (objects, field) in run.objects.iter().flat_map(|all| all.fields.iter().map(move |field| (all, field)))
+            {
+                row(vec![
+                    objects.object.as_str().into(),
+                    objects.lines.into(),
+                    field.field.as_str().into(),
+                    field.misses.into(),
+                    field.cycles.into(),
+                    field.hitm.local.into(),
+                    field.hitm.remote.into(),
+                    field.function.as_str().into(),
+                    field.location.as_str().into(),
+                    field.share.into(),
+                ]);
             }
         },
     },
@@ -471,7 +504,11 @@ mod tests {
     #[test]
     fn every_row_has_a_cell_for_each_column() {
         let text = include_str!("../../../results/ffmpeg.json");
-        let file = ResultFile::read(text).expect("a result file");
+        let mut file = ResultFile::read(text).expect("a result file");
+        // This file is older than these sums.
+        let field = r#"{"field": "lock", "misses": 2, "cycles": 9.5, "function": "f", "location": "-", "share": 1}"#;
+        let objects = format!(r#"{{"object": "rq", "lines": 3, "misses": 2, "cycles": 9.5, "fields": [{field}]}}"#);
+        file.runs[0].objects.push(serde_json::from_str(&objects).expect("sums"));
         let files = [("ffmpeg.json".to_owned(), file)];
         for table in &TABLES {
             let columns = table.all_columns().count();
@@ -489,7 +526,7 @@ mod tests {
                 }
                 rows += 1;
             });
-            // This file is older than the counts by part and by core.
+            // And than the counts by part and by core.
             assert_eq!(rows > 0, !["exchanges", "cores"].contains(&table.name), "{}", table.name);
         }
     }

@@ -1,6 +1,7 @@
 //! The program's file and its shared libraries: which of them an address is of, and its names.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 
 use hitm_report::result::Declared;
 use serde::Deserialize;
@@ -22,12 +23,15 @@ pub(super) struct Module {
 pub(super) struct Modules {
     all: Vec<(Module, OnceCell<Names>)>,
     through: Through,
+    /// What was asked for: thousands of lines are accessed by the same code.
+    codes: RefCell<HashMap<u64, Option<Code>>>,
 }
 
 impl Modules {
     /// Those that a program has told. Names are read when they are first asked for.
     pub(super) fn new(told: Vec<Module>, through: Through) -> Self {
-        Self { all: told.into_iter().map(|module| (module, OnceCell::new())).collect(), through }
+        let all = told.into_iter().map(|module| (module, OnceCell::new())).collect();
+        Self { all, through, codes: RefCell::default() }
     }
 
     /// Returns the names of the file that an address is of, and where its first byte lies.
@@ -53,7 +57,11 @@ impl Modules {
 
     /// Returns what [`Names::code`] says of the call that returns to `address`.
     pub(super) fn code(&self, address: u64) -> Option<Code> {
-        let (names, base) = self.of(address)?;
-        names.code(address - base)
+        if let Some(code) = self.codes.borrow().get(&address) {
+            return code.clone();
+        }
+        let code = self.of(address).and_then(|(names, base)| names.code(address - base));
+        self.codes.borrow_mut().insert(address, code.clone());
+        code
     }
 }

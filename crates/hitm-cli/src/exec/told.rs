@@ -1,10 +1,12 @@
 //! What a program's run tells (`hitm-exec/src/report.rs` writes it), with names in place of
 //! addresses.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 
-use hitm_machine::Timeline;
-use hitm_report::result::{Address, Declared, InvalidatedBy, Line, Owner, Run, Site};
+use hitm_machine::{Hitm, Timeline};
+use hitm_report::objects::{self, Wait};
+use hitm_report::result::{Address, Declared, InvalidatedBy, Line, Objects, Owner, Run, Site};
 use serde::Deserialize;
 
 use super::located::Located;
@@ -17,6 +19,13 @@ use super::through::{Origin, Through};
 #[derive(Debug, Deserialize)]
 pub(crate) struct Told {
     pub(crate) run: Run,
+    /// The places of `waits`: function and location.
+    #[serde(default)]
+    places: Vec<(String, String)>,
+    /// What the threads waited for, of more lines than `run` has: the address, the place, misses,
+    /// local and remote HITMs, and cycles.
+    #[serde(default)]
+    waits: Vec<(u64, usize, u64, u64, u64, f64)>,
     pub(crate) threads: usize,
     pub(crate) stalled: Option<String>,
     /// Simulated seconds from the start of the program to its end.
@@ -39,7 +48,11 @@ pub(crate) struct Told {
     #[serde(skip)]
     pub(crate) through: Through,
     modules: Vec<Module>,
+    /// In order of address.
     heap: Vec<Block>,
+    /// By block: where it and all before it end.
+    #[serde(skip)]
+    heap_ends: Vec<u64>,
     /// Memory that lies elsewhere for the model: where it lies, its bytes, and where it is.
     #[serde(default)]
     moved: Vec<(u64, u64, u64)>,
@@ -62,7 +75,13 @@ pub(super) struct Known {
     modules: Modules,
     /// What each of [`Told::frames`] is.
     frames: Vec<Option<FrameNames>>,
+    /// What was found of blocks of the heap. Many have the same callers.
+    typed: RefCell<HashMap<Within, Option<(String, String)>>>,
 }
+
+/// A byte of a block of the heap: the callers of the code that asked for it, its size, and the
+/// byte.
+type Within = (Vec<u64>, u64, u64);
 
 /// Where the thread-local variables of a file begin, in one thread.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -151,7 +170,15 @@ impl Told {
     /// # Errors
     /// When it is none of this version.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+        let mut told: Self = serde_json::from_str(text)?;
+        told.heap.sort_by_key(|block| block.address);
+        let mut last = 0;
+        let end = |block: &Block| {
+            last = last.max(block.address + block.size.max(1));
+            last
+        };
+        told.heap_ends = told.heap.iter().map(end).collect();
+        Ok(told)
     }
 
     /// Replaces addresses by the names that the program's debug information has.
@@ -179,7 +206,7 @@ impl Told {
         let modules = Modules::new(std::mem::take(&mut self.modules), std::mem::take(&mut self.through));
         let named = |frame: &Frame| modules.of(frame.pc).and_then(|(names, base)| names.frame(frame.pc - base));
         let frames = self.frames.iter().map(named).collect();
-        Known { modules, frames }
+        Known { modules, frames, typed: RefCell::default() }
     }
 
     fn name_by(&mut self, known: &Known) {
@@ -194,6 +221,9 @@ impl Told {
             }
         }
         self.run.lines = lines;
+        let mut all = self.objects(known);
+        all.append(&mut self.run.objects);
+        self.run.objects = objects::hottest(all);
         let mut timeline = self.timeline.take();
         for wait in timeline.iter_mut().flat_map(|timeline| &mut timeline.waits) {
             let Some(address) = wait.address else { continue };
@@ -204,6 +234,35 @@ impl Told {
         for (part, share) in std::mem::take(&mut self.run.kernel_parts) {
             *self.run.kernel_parts.entry(part).or_insert(0.0) += share;
         }
+    }
+
+    /// Sums the waits of the program's lines by kind of object.
+    fn objects(&self, known: &Known) -> Vec<Objects> {
+        let mut places = self.places.clone();
+        places.iter_mut().for_each(|(function, location)| name_code(known, function, location));
+        let mut last: Option<(u64, Place)> = None;
+        let wait = |&(address, place, misses, local, remote, cycles): &(u64, usize, u64, u64, u64, f64)| {
+            // Those of one address follow each other.
+            let here = match last.take() {
+                Some(here) if here.0 == address => here,
+                _ => (address, self.place(known, address)),
+            };
+            let (_, Place { object, .. }) = &here;
+            let (object, field) = (object.clone(), here.1.within(object));
+            last = Some(here);
+            let (function, location) = places.get(place).cloned().unwrap_or_default();
+            Wait {
+                object,
+                line: address & !63,
+                field,
+                function,
+                location,
+                misses,
+                hitm: Hitm { local, remote },
+                cycles,
+            }
+        };
+        objects::of_waits(&self.waits.iter().map(wait).collect::<Vec<_>>())
     }
 
     /// Returns the addresses of what was touched on the program's lines.
@@ -250,8 +309,10 @@ impl Told {
 
     /// Returns the block of the heap that had an address longest.
     fn block_at(&self, address: u64) -> Option<&Block> {
+        let begun = self.heap.partition_point(|block| block.address <= address);
+        let may_have = self.heap[..begun].iter().zip(&self.heap_ends).rev().take_while(|(_, end)| **end > address);
         let has = |block: &&Block| (block.address..block.address + block.size.max(1)).contains(&address);
-        self.heap.iter().filter(has).max_by_key(|block| (block.lived, block.number))
+        may_have.map(|(block, _)| block).filter(has).max_by_key(|block| (block.lived, block.number))
     }
 
     fn name_line(&self, known: &Known, line: &mut Line) {
@@ -314,19 +375,9 @@ impl Told {
         if let Some(block) = self.block_at(address) {
             let within = address - block.address;
             let codes = codes_of(known, block);
-            let maker = maker(&codes);
-            let typed = maker.and_then(|at| {
-                let (pc, code) = &codes[at];
-                let (names, base) = known.modules.of(*pc)?;
-                // Callers in other files have types of their own.
-                let is_here = |pc: u64| known.modules.of(pc).is_some_and(|(_, other)| other == base);
-                let pcs = codes.iter().filter(|(pc, _)| is_here(*pc)).map(|(pc, _)| pc - base);
-                let wraps = codes[..=at].iter().any(|(_, code)| code.wraps);
-                let by_statement = || names.block_field(code, block.size, within, wraps);
-                names.block_of(pcs, block.size, within).or_else(by_statement)
-            });
-            let maker = maker.map(|at| &codes[at].1);
-            let (what, field) = typed.unwrap_or_else(|| ("block".to_owned(), format!("+{within}")));
+            let maker = maker(&codes).map(|at| &codes[at].1);
+            let (what, field) =
+                typed(known, block, &codes, within).unwrap_or_else(|| ("block".to_owned(), format!("+{within}")));
             let object = match maker {
                 Some(code) => format!("{what} of {} {} #{}", code.function, code.location, block.number),
                 None => format!("{what} #{}", block.number),
@@ -358,6 +409,23 @@ impl Told {
 /// The code that asked for a block, and its callers, as far as they are known.
 fn codes_of(known: &Known, block: &Block) -> Vec<(u64, Code)> {
     block.pcs.iter().filter_map(|&pc| Some((pc, known.modules.code(pc)?))).collect()
+}
+
+/// Returns the type of a block and the field at byte `within`, if they are known.
+fn typed(known: &Known, block: &Block, codes: &[(u64, Code)], within: u64) -> Option<(String, String)> {
+    let key = (block.pcs.clone(), block.size, within);
+    let find = || {
+        let at = maker(codes)?;
+        let (pc, code) = &codes[at];
+        let (names, base) = known.modules.of(*pc)?;
+        // Callers in other files have types of their own.
+        let is_here = |pc: u64| known.modules.of(pc).is_some_and(|(_, other)| other == base);
+        let pcs = codes.iter().filter(|(pc, _)| is_here(*pc)).map(|(pc, _)| pc - base);
+        let wraps = codes[..=at].iter().any(|(_, code)| code.wraps);
+        let by_statement = || names.block_field(code, block.size, within, wraps);
+        names.block_of(pcs, block.size, within).or_else(by_statement)
+    };
+    known.typed.borrow_mut().entry(key).or_insert_with(find).clone()
 }
 
 /// Which of them a block is named by: the first that is the program's. Of wrappers or the library

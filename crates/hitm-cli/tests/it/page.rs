@@ -51,10 +51,11 @@ fn a_saved_file_becomes_a_page_and_tables() {
     let lines = fs::read_to_string(folder.path().join("tables/lines.csv")).expect("a table");
     assert!(lines.starts_with("run,object,index,line,address,loads,stores,misses,cycles_waited,"), "{lines}");
     assert!(lines.lines().count() > 1, "{lines}");
-    let names: Vec<String> = ["runs", "seeds", "lines", "fields", "functions", "invalidators", "exchanges", "cores"]
-        .into_iter()
-        .map(|name| format!("{name}.csv"))
-        .collect();
+    let names: Vec<String> =
+        ["runs", "seeds", "objects", "lines", "fields", "functions", "invalidators", "exchanges", "cores"]
+            .into_iter()
+            .map(|name| format!("{name}.csv"))
+            .collect();
     for name in &names {
         assert!(folder.path().join("tables").join(name).is_file(), "{name}");
     }

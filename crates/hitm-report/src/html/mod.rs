@@ -153,6 +153,8 @@ fn shown(all: &ResultFile) -> ResultFile {
     file.declared.retain(|own| objects.contains(own.name.as_str()));
     for run in &mut file.runs {
         let waited = run.waited();
+        // No view shows them.
+        run.objects.clear();
         let lines = &run.lines;
         run.layouts.retain(|name, _| lines.iter().any(|line| line.object == *name));
         for line in &mut run.lines {

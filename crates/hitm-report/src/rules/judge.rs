@@ -244,7 +244,7 @@ fn waits(patterns: &[String], most: f64, run: &Run, layouts: &[Layout]) -> Resul
     if share(waited) <= most {
         return Ok(Found::holds(found));
     }
-    let excerpt = c2c::render_lines("", std::slice::from_ref(line), all, c2c::Layout::Brief);
+    let excerpt = c2c::render_lines("", &[], std::slice::from_ref(line), all, c2c::Layout::Brief);
     Ok(Found::broken(format!("{found}; allowed are {most} %"), excerpt.trim_start()))
 }
 

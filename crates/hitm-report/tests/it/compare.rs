@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use expect_test::{expect, expect_file};
 use hitm_report::compare::{Comparison, THRESHOLD, Verdict, compare};
-use hitm_report::result::{Better, Field, Host, Line, Machine, Metric, ResultFile, Run, SCHEMA, Site};
+use hitm_report::result::{Better, Field, Host, Line, Machine, Metric, Objects, ResultFile, Run, SCHEMA, Site};
 use proptest::prelude::*;
 
 fn metric(value: f64, interval: f64) -> Metric {
@@ -241,6 +241,9 @@ fn sources_and_host_time_are_no_figures() {
     after.runs[1].wall_seconds = 77.0;
     after.runs[1].lines[0].fields[0].sites[0].location = "f.rs:2".into();
     after.runs[1].profile = "x264".into();
+    // An earlier file has no sums.
+    let (hitm, fields) = Default::default();
+    after.runs[1].objects.push(Objects { object: "rq".into(), lines: 1, misses: 1, hitm, cycles: 1.0, fields });
     let comparison = compared(&before, &after);
     assert!(comparison.pairs.iter().all(|pair| pair.unchanged));
     assert_eq!(comparison.pairs[1].key.profile, "x264");

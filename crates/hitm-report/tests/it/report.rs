@@ -76,3 +76,63 @@ fn a_report_has_the_lines_that_are_asked_for() {
     assert_eq!(none, "Contended lines, most waited for first\nNo line was contended.\n");
     assert!(results.report().layout(Layout::Full).to_string().contains("Shared Cache Line Distribution Pareto"));
 }
+
+described! {
+    /// One of many, each of which two CPUs write.
+    struct Cells<M: Memory> as "cells" {
+        /// Counted up by all.
+        counts: [M::Atomic<u32>; 2] = words,
+    }
+}
+
+#[test]
+fn a_report_sums_all_objects_of_a_kind() {
+    let topology = Arc::new(hitm_topology::parse("pack:1 l3:1 core:2 pu:1").expect("a machine"));
+    let costs = Costs::of(&topology, CostSet::Linux);
+    let config = Config { jitter: 0.0, start_spread: Span::ZERO, ..Config::default() };
+    let machine = Machine::new(topology, costs, config);
+    let cells = |number: usize| {
+        let cells = Cells::<Simulated> { counts: [0, 0].map(AtomicWord::new) };
+        Placed::<Simulated, _>::new(cells, Some(number), None)
+    };
+    let all: Vec<_> = machine.enter(|| (0..8).map(cells).collect());
+    let count = move |cpu: usize| {
+        for cells in &all {
+            // Relaxed: nothing is published.
+            cells.counts[cpu].fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    machine.run(move |cpu| count(cpu.index())).expect("it ends");
+    let results = machine.results();
+    expect_test::expect![[r#"
+        Contended lines, most waited for first
+        objects                                  waits    cycles
+        field, function                            [%]  per miss  HITMs  misses  lines
+        ---------------------------------------  -----  --------  -----  ------  -----
+        cells                                    100.0       381      8      16      8
+          counts[], a_report_sum...ts_of_a_kind  100.0       381      8      16
+
+                      waits    cycles  local  remote
+        object, line    [%]  per miss  HITMs   HITMs  loads  stores
+        ------------  -----  --------  -----  ------  -----  ------
+        cells[0], 0    15.2       461      1       0      2       2
+
+        cells[0], line 0
+                                                             waits    cycles
+        offset  field, function                                [%]  per miss  misses
+        ------  -------------------------------------------  -----  --------  ------
+           0x0  counts[0]
+                  a_report_sums_all_objects_of_a_kind (RMW)   39.9       368       1
+           0x4  counts[1]
+                  a_report_sums_all_objects_of_a_kind (RMW)   60.1       555       1
+    "#]]
+    .assert_eq(&results.report().lines(1).to_string());
+    let has_sums = |report: hitm_report::Report<'_>| report.to_string().contains("\nobjects ");
+    assert!(!has_sums(results.report().lines(8)), "each line is shown");
+    assert!(!has_sums(results.report().lines(1).object("cells")), "one object was asked for");
+    assert!(!has_sums(results.report().lines(1).layout(Layout::Mail)), "perf has no such table");
+    let mut kept = results.clone();
+    kept.keep_hottest(3);
+    kept.keep_hottest(1);
+    assert_eq!((kept.lines.len(), kept.waited()), (1, results.waited()), "shares are still those of all waits");
+}

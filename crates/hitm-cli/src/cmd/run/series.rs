@@ -200,7 +200,7 @@ impl Single {
 
     /// Returns what is kept of the run, as the command `command`. The host's time is not.
     pub(crate) fn result(&self, mut outcome: Outcome, command: Vec<String>) -> ResultFile {
-        outcome.results.keep_hottest(LINES_KEPT);
+        outcome.keep_hottest();
         outcome.wall_seconds = 0.0;
         let machine = machine_of(HostArg::Simulated, &self.case.topology, &self.case.costs);
         let group = Group { cases: vec![self.case.clone()], outcomes: vec![Some(outcome)] };
@@ -408,7 +408,7 @@ impl SeriesArgs {
                 }
                 // Lines that are not reported are dropped once nothing more is merged.
                 if let Some(own) = own.as_mut().filter(|_| to == most && index % each == each - 1) {
-                    own.results.keep_hottest(LINES_KEPT);
+                    own.keep_hottest();
                 }
             });
             failures.extend(failed.iter().map(ToString::to_string));
@@ -474,6 +474,7 @@ impl SeriesArgs {
             latency: Latency::of(&outcome.latencies, case.workload.percents()),
             conservation: record::conservation(&outcome.conservation, case.topology.cpus(), measured),
             costs,
+            objects: outcome.objects(),
             notes,
             ..RunResult::counted(results, &functions(), LINES_KEPT)
         };

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Program, fields, is_possible};
@@ -112,4 +113,27 @@ fn what_an_inlined_wrapper_allocates_has_the_type_that_its_caller_names() {
     let names = |options: &[&str]| fields(&program.simulated(&[&["--cpus", "8"], options].concat(), &[]).1["runs"][0]);
     has(&names(&["--through", "words.h"]), "hall of main main.c:11", ".doors[2]");
     assert!(names(&[]).iter().any(|name| name.contains(" of lines words.h:2 ")));
+}
+
+/// More than the lines that a result file keeps.
+#[test]
+fn blocks_of_one_place_are_summed() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("many.c");
+    let (ended, file) = program.simulated(&["--cpus", "16"], &[]);
+    let run = &file["runs"][0];
+    assert_eq!(run["lines"].as_array().map(Vec::len), Some(100));
+    let objects = run["objects"].as_array().expect("kinds");
+    let name = |object: &Value| object["object"].as_str().expect("a name").to_owned();
+    let of_type: Vec<&Value> = objects.iter().filter(|&own| name(own).starts_with("account of main many.c:")).collect();
+    let [accounts] = of_type.as_slice() else { panic!("they are of one kind: {objects:#?}") };
+    assert_eq!(accounts["lines"].as_u64(), Some(300));
+    let fields = accounts["fields"].as_array().expect("fields");
+    let of_fields: u64 = fields.iter().filter_map(|field| field["misses"].as_u64()).sum();
+    // Each of four threads takes each line at least once.
+    assert!(of_fields >= 1_200 && Some(of_fields) == accounts["misses"].as_u64(), "{accounts:#?}");
+    assert_eq!(fields[0]["field"], "entries[]");
+    assert!(ended.stdout.contains("\n  entries[], enter "), "{}", ended.stdout);
 }
