@@ -96,8 +96,10 @@ fn fields(line: &Line) -> String {
         }
     }
     let small = places_left(line, is_listed);
-    if small > 0 {
-        text.push_str(&format!("        {small} more places, each with less than 1 % of the waits\n"));
+    match small {
+        0 => {}
+        1 => text.push_str("        1 more place, with less than 1 % of the waits\n"),
+        _ => text.push_str(&format!("        {small} more places, each with less than 1 % of the waits\n")),
     }
     text
 }

@@ -1,5 +1,9 @@
-//! The waits for objects of one kind, all lines of all of them together. Many lines, of which none
-//! is hot, may cost more than the hottest line.
+//! Sums of waits by kind of object. Many lines, of which none is hot, may cost more together than
+//! the hottest line does.
+//!
+//! Objects are of one kind if their names differ in a number or an address alone: blocks of one
+//! type that one place in the source allocates, a thread-local variable in all threads, or objects
+//! with an index.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,33 +18,36 @@ use crate::columns::{Align, Columns, short};
 use crate::functions::Functions;
 use crate::line::UNKNOWN;
 
-/// Kinds that are kept of a run, and fields of each: those that were waited for longest.
+/// The most kinds that a run keeps, and the most fields of each: those with the longest waits.
 const KINDS_KEPT: usize = 40;
 const FIELDS_KEPT: usize = 20;
 
-/// Kinds that are shown, at most, and fields of each. A field has at least this part of the waits
-/// of its kind.
+/// The most kinds that are shown, and the most fields of each.
 const KINDS_SHOWN: usize = 10;
 const FIELDS_SHOWN: usize = 4;
+
+/// A field that is shown has at least this part of the waits of its kind.
 const FIELD_SHARE_MIN: f64 = 0.05;
 
-/// The least part of all waits for which the rest is worth a row: it is rounded to 0.1 %.
+/// The rest has a row if it is at least this part of all waits: less would be shown as 0.0 %.
 const REST_MIN: f64 = 0.000_5;
 
-/// Columns of a name: with the figures beside it, a row has at most 80.
+/// The most columns of a name. A row, with its figures, then has at most 80.
 const NAME_MAX: usize = 39;
-/// Columns of a field's name that a long name of its function leaves.
+/// Columns that a field's name has at least, however long its function's name is.
 const FIELD_MIN: usize = 17;
 
-/// Bytes of memory without a type that are told apart. It may be an array.
+/// In memory without a type, so many bytes are fields of their own. Those behind them are one
+/// field: they may be an array.
 const BYTES: u64 = 256;
 
 /// All objects of one kind.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Objects {
-    /// Their name, without what tells one from another.
+    /// The name that all of them share, without a number or an address.
     pub object: String,
-    /// The number of their lines that CPUs waited for.
+    /// The number of their lines that CPUs waited for. A line that objects of two kinds share
+    /// counts for each of them.
     pub lines: u64,
     /// Accesses that missed.
     pub misses: u64,
@@ -88,7 +95,7 @@ pub struct Wait {
     pub location: String,
     /// Accesses that missed.
     pub misses: u64,
-    /// Those that a core answered which had modified the line.
+    /// Misses that another core answered because it had modified the line.
     pub hitm: Hitm,
     /// Cycles that all CPUs together waited.
     pub cycles: f64,
@@ -127,7 +134,7 @@ impl<'a, K: Ord + Copy> Kinds<'a, K> {
         *kind.fields.entry(field_of_all(field)).or_default().entry(place).or_default() += waits;
     }
 
-    /// Returns the sums. `told` has the function and the location of a place.
+    /// Returns the sums. `told` returns the function and the location of a place.
     fn finish(self, told: impl Fn(K) -> (String, String)) -> Vec<Objects> {
         let kind = |(name, kind): (Cow<'a, str>, Kind<'a, K>)| kind.finish(name.into_owned(), &told);
         hottest(self.0.into_iter().map(kind).collect())
@@ -158,8 +165,8 @@ impl<K: Ord + Copy> Kind<'_, K> {
     }
 }
 
-/// Returns the function with the longest waits, its place with the longest ones, and its cycles.
-/// Places without a known function are told apart.
+/// Returns the function that waited longest in all its places together, the place where it waited
+/// longest, and the cycles of the function. Where the function is not known, each place is one.
 fn longest<K: Copy>(places: &BTreeMap<K, Sum>, told: &impl Fn(K) -> (String, String)) -> (String, String, f64) {
     /// A function's cycles, its longest place, and the cycles there.
     type Function = (f64, String, f64);
@@ -254,11 +261,10 @@ fn field_of_all(field: &str) -> Cow<'_, str> {
     name.into()
 }
 
-/// Returns whether the kinds say more than the `lines` hottest lines of a run do: whether one that
-/// would be shown has more lines.
+/// Returns whether a kind that would be shown has more lines than the lines that are `shown` below.
 #[must_use]
-pub(crate) fn say_more(all: &[Objects], lines: usize) -> bool {
-    all.iter().take(lines.min(KINDS_SHOWN)).any(|objects| objects.lines > lines as u64)
+pub(crate) fn say_more(all: &[Objects], shown: usize) -> bool {
+    all.iter().take(shown.min(KINDS_SHOWN)).any(|objects| objects.lines > shown as u64)
 }
 
 /// Renders the kinds with the longest waits, no more than `lines`. `waits` are the cycles waited

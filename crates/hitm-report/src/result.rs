@@ -303,9 +303,9 @@ pub struct Run {
     pub remote_is_node: bool,
     /// The lines, the longest waits first.
     pub lines: Vec<Line>,
-    /// The waits by kind of object, the longest first. The lines of `lines` are part of it, and of
-    /// a workload all others; of a program, those 4,096 that were waited for longest. Empty where
-    /// nothing was simulated, of probes, and in earlier files.
+    /// The waits by kind of object, the longest first. Of a workload all lines are added up. Of a
+    /// program: all lines of the kernel, and those of its own lines that are among the 4,096 with
+    /// the longest waits. Empty for probes, where nothing was simulated, and in earlier files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<Objects>,
     /// Whether the measured stretch has no event that the metric counts.

@@ -60,7 +60,7 @@ fn a_report_of_a_mail_has_its_hottest_field_and_its_writers() {
                     invalidated by load_avg in update_load_avg (98 %)
                   update_load_avg ()         5.7     43.0K      31
                     invalidated by load_avg in update_load_avg (98 %)
-                1 more places, each with less than 1 % of the waits
+                1 more place, with less than 1 % of the waits
     "#]]
     .assert_eq(&text);
 }
