@@ -89,7 +89,6 @@ impl Results {
             exchanged,
             cores: cores(engine),
             layouts,
-            dropped_wait: 0,
             operations: engine.records.operations.iter().collect(),
         }
     }

@@ -139,9 +139,6 @@ pub struct Results {
     pub totals: Totals,
     /// The lines with a miss, in order of address.
     pub lines: Vec<LineResult>,
-    /// What CPUs waited for lines that [`keep_hottest`](Self::keep_hottest) has dropped, in
-    /// picoseconds.
-    pub dropped_wait: u64,
     /// Who took lines from whom, over all lines.
     pub exchanged: Exchanged,
     /// Where each core's time went, in picoseconds, by number.
@@ -160,11 +157,6 @@ impl LineResult {
             Some(index) => format!("{}[{index}]", self.object),
             None => self.object.clone(),
         }
-    }
-
-    /// Returns the picoseconds that all CPUs together waited for the line.
-    fn wait(&self) -> u64 {
-        self.misses().wait
     }
 
     /// Returns the sum of `what` over the line's accesses.
@@ -220,7 +212,7 @@ impl Results {
     /// Returns the `most` lines with the longest total wait, the longest first.
     #[must_use]
     pub fn hottest(&self, most: usize) -> Vec<&LineResult> {
-        let mut order: Vec<(u64, &LineResult)> = self.lines.iter().map(|line| (line.wait(), line)).collect();
+        let mut order: Vec<(u64, &LineResult)> = self.lines.iter().map(|line| (line.misses().wait, line)).collect();
         order.sort_by_key(|&(wait, line)| (Reverse(wait), line.address));
         order.into_iter().take(most).map(|(_, line)| line).collect()
     }
@@ -229,9 +221,7 @@ impl Results {
     /// machine's results are mostly lines that few CPUs share. Nothing should be merged into the
     /// rest.
     pub fn keep_hottest(&mut self, most: usize) {
-        let all = self.waited();
         self.lines = self.hottest(most).into_iter().cloned().collect();
-        self.dropped_wait = all - self.lines.iter().map(LineResult::wait).sum::<u64>();
         self.lines.sort_by_key(|line| line.address);
     }
 
@@ -242,7 +232,6 @@ impl Results {
             *self.line_waits.entry(object.clone()).or_default() += wait;
         }
         self.totals.merge(&other.totals);
-        self.dropped_wait += other.dropped_wait;
         exchanges::add(&mut self.exchanged, &other.exchanged);
         self.cores.iter_mut().zip(&other.cores).for_each(|(own, other)| own.merge(other));
         other.layouts.iter().for_each(|(name, fields)| {
@@ -273,10 +262,11 @@ impl Results {
         picos as f64 * 1e-3 * self.clock_ghz
     }
 
-    /// Returns the picoseconds that all CPUs together waited for the lines.
+    /// Returns the picoseconds that all CPUs together waited for lines, also for those that
+    /// [`keep_hottest`](Self::keep_hottest) has dropped.
     #[must_use]
     pub fn waited(&self) -> u64 {
-        self.dropped_wait + self.lines.iter().map(LineResult::wait).sum::<u64>()
+        self.totals.misses.wait
     }
 
     /// Returns the time that was not idle, in picoseconds.

@@ -446,6 +446,29 @@ pub(crate) fn kind_of(object: &str) -> Option<&str> {
     object.split_once(" of ").map(|(kind, _)| kind)
 }
 
+/// Returns whether it is a whole number in figures.
+pub(crate) fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns a field's name with `index` in place of each index of an array.
+pub(crate) fn with_index(field: &str, index: &str) -> String {
+    let mut parts = field.split('[');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        name.push('[');
+        match part.split_once(']') {
+            Some((own, after)) if is_number(own) => {
+                name.push_str(index);
+                name.push(']');
+                name.push_str(after);
+            }
+            _ => name.push_str(part),
+        }
+    }
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

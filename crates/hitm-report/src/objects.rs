@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::brief::{percent, shortened};
 use crate::columns::{Align, Columns, short};
 use crate::functions::Functions;
-use crate::line::UNKNOWN;
+use crate::line::{UNKNOWN, is_number, with_index};
 
 /// The most kinds that a run keeps, and the most fields of each: those with the longest waits.
 const KINDS_KEPT: usize = 40;
@@ -41,6 +41,18 @@ const FIELD_MIN: usize = 17;
 /// field: they may be an array.
 const BYTES: u64 = 256;
 
+/// Sums of waits.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Waits {
+    /// Accesses that missed.
+    pub misses: u64,
+    /// Misses answered by a core that had modified the line.
+    #[serde(flatten)]
+    pub hitm: Hitm,
+    /// Cycles that all CPUs together waited.
+    pub cycles: f64,
+}
+
 /// All objects of one kind.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Objects {
@@ -49,13 +61,9 @@ pub struct Objects {
     /// The number of their lines that CPUs waited for. A line that objects of two kinds share
     /// counts for each of them.
     pub lines: u64,
-    /// Accesses that missed.
-    pub misses: u64,
-    /// Misses answered by a core that had modified the line.
+    /// The sums.
     #[serde(flatten)]
-    pub hitm: Hitm,
-    /// Cycles that all CPUs together waited.
-    pub cycles: f64,
+    pub waits: Waits,
     /// The fields with the longest waits, the longest first. Elements of an array are one field.
     pub fields: Vec<FieldOfAll>,
 }
@@ -65,13 +73,9 @@ pub struct Objects {
 pub struct FieldOfAll {
     /// Its name.
     pub field: String,
-    /// As in [`Objects`].
-    pub misses: u64,
-    /// As in [`Objects`].
+    /// The sums.
     #[serde(flatten)]
-    pub hitm: Hitm,
-    /// As in [`Objects`].
-    pub cycles: f64,
+    pub waits: Waits,
     /// The function that waited longest for it.
     pub function: String,
     /// File and line of that function's longest waits.
@@ -93,23 +97,11 @@ pub struct Wait {
     pub function: String,
     /// File and line.
     pub location: String,
-    /// Accesses that missed.
-    pub misses: u64,
-    /// Misses that another core answered because it had modified the line.
-    pub hitm: Hitm,
-    /// Cycles that all CPUs together waited.
-    pub cycles: f64,
+    /// What they count.
+    pub waits: Waits,
 }
 
-/// Sums of waits.
-#[derive(Clone, Copy, Default)]
-struct Sum {
-    misses: u64,
-    hitm: Hitm,
-    cycles: f64,
-}
-
-impl AddAssign for Sum {
+impl AddAssign for Waits {
     fn add_assign(&mut self, other: Self) {
         self.misses += other.misses;
         self.hitm += other.hitm;
@@ -120,14 +112,14 @@ impl AddAssign for Sum {
 /// Sums of one kind: its lines, and by field and place its waits.
 struct Kind<'a, K> {
     lines: BTreeSet<u64>,
-    fields: BTreeMap<Cow<'a, str>, BTreeMap<K, Sum>>,
+    fields: BTreeMap<Cow<'a, str>, BTreeMap<K, Waits>>,
 }
 
 /// Sums by kind.
 struct Kinds<'a, K>(BTreeMap<Cow<'a, str>, Kind<'a, K>>);
 
 impl<'a, K: Ord + Copy> Kinds<'a, K> {
-    fn add(&mut self, object: &'a str, line: u64, field: &'a str, place: K, waits: Sum) {
+    fn add(&mut self, object: &'a str, line: u64, field: &'a str, place: K, waits: Waits) {
         let none = || Kind { lines: BTreeSet::new(), fields: BTreeMap::new() };
         let kind = self.0.entry(kind_of_all(object)).or_insert_with(none);
         kind.lines.insert(line);
@@ -143,31 +135,29 @@ impl<'a, K: Ord + Copy> Kinds<'a, K> {
 
 impl<K: Ord + Copy> Kind<'_, K> {
     fn finish(self, object: String, told: &impl Fn(K) -> (String, String)) -> Objects {
-        let mut all = Sum::default();
+        let mut waits = Waits::default();
         let mut fields = Vec::with_capacity(self.fields.len());
         for (field, places) in self.fields {
-            let mut of_field = Sum::default();
+            let mut of_field = Waits::default();
             places.values().for_each(|&waits| of_field += waits);
-            all += of_field;
+            waits += of_field;
             fields.push((field, places, of_field));
         }
         fields.sort_by(|(.., a), (.., b)| b.cycles.total_cmp(&a.cycles));
         fields.truncate(FIELDS_KEPT);
-        let field = |(field, places, sum): (Cow<'_, str>, BTreeMap<K, Sum>, Sum)| {
+        let field = |(field, places, waits): (Cow<'_, str>, BTreeMap<K, Waits>, Waits)| {
             let (function, location, cycles) = longest(&places, told);
-            let share = if sum.cycles > 0.0 { cycles / sum.cycles } else { 0.0 };
-            let Sum { misses, hitm, cycles } = sum;
-            FieldOfAll { field: field.into_owned(), misses, hitm, cycles, function, location, share }
+            let share = if waits.cycles > 0.0 { cycles / waits.cycles } else { 0.0 };
+            FieldOfAll { field: field.into_owned(), waits, function, location, share }
         };
-        let Sum { misses, hitm, cycles } = all;
         let fields = fields.into_iter().map(field).collect();
-        Objects { object, lines: self.lines.len() as u64, misses, hitm, cycles, fields }
+        Objects { object, lines: self.lines.len() as u64, waits, fields }
     }
 }
 
 /// Returns the function that waited longest in all its places together, the place where it waited
 /// longest, and the cycles of the function. Where the function is not known, each place is one.
-fn longest<K: Copy>(places: &BTreeMap<K, Sum>, told: &impl Fn(K) -> (String, String)) -> (String, String, f64) {
+fn longest<K: Copy>(places: &BTreeMap<K, Waits>, told: &impl Fn(K) -> (String, String)) -> (String, String, f64) {
     /// A function's cycles, its longest place, and the cycles there.
     type Function = (f64, String, f64);
     let mut functions: BTreeMap<(String, Option<String>), Function> = BTreeMap::new();
@@ -188,7 +178,7 @@ fn longest<K: Copy>(places: &BTreeMap<K, Sum>, told: &impl Fn(K) -> (String, Str
 /// Returns the kinds with the longest waits, the longest first.
 #[must_use]
 pub fn hottest(mut all: Vec<Objects>) -> Vec<Objects> {
-    all.sort_by(|a, b| b.cycles.total_cmp(&a.cycles));
+    all.sort_by(|a, b| b.waits.cycles.total_cmp(&a.waits.cycles));
     all.truncate(KINDS_KEPT);
     all
 }
@@ -204,7 +194,7 @@ pub fn of_results<'a>(
     for line in lines {
         for access in line.accesses.iter().filter(|access| access.missed.is_some()) {
             let misses = access.misses();
-            let waits = Sum { misses: misses.count(), hitm: misses.hitm, cycles: results.cycles(misses.wait) };
+            let waits = Waits { misses: misses.count(), hitm: misses.hitm, cycles: results.cycles(misses.wait) };
             kinds.add(&line.object, line.address, &access.field, &access.place, waits);
         }
     }
@@ -215,50 +205,41 @@ pub fn of_results<'a>(
 #[must_use]
 pub fn of_waits(waits: &[Wait]) -> Vec<Objects> {
     let mut kinds: Kinds<'_, (&str, &str)> = Kinds(BTreeMap::new());
-    for Wait { object, line, field, function, location, misses, hitm, cycles } in waits {
-        let sum = Sum { misses: *misses, hitm: *hitm, cycles: *cycles };
-        kinds.add(object, *line, field, (function, location), sum);
+    for Wait { object, line, field, function, location, waits } in waits {
+        kinds.add(object, *line, field, (function, location), *waits);
     }
     kinds.finish(|(function, location)| (function.to_owned(), location.to_owned()))
+}
+
+/// Returns an object's name without the number of the block: all blocks that one line makes are of
+/// one type.
+#[must_use]
+pub fn without_number(object: &str) -> &str {
+    object.rsplit_once(" #").filter(|(_, number)| is_number(number)).map_or(object, |(kind, _)| kind)
 }
 
 /// Returns the name of an object without what tells it from others of its kind: the number of a
 /// block of the heap or of a thread, or an address.
 fn kind_of_all(object: &str) -> Cow<'_, str> {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if let Some((name, number)) = object.rsplit_once(" #")
-        && is_number(number)
-    {
-        return name.into();
-    }
-    if let Some((name, rest)) = object.split_once(" of thread ") {
-        let (number, rest) =
-            rest.split_once(' ').map_or((rest, String::new()), |(number, rest)| (number, format!(" {rest}")));
+    let name = without_number(object);
+    if let Some((of, rest)) = name.split_once(" of thread ") {
+        let number = rest.split(' ').next().unwrap_or_default();
         if is_number(number) {
-            return format!("{name} of a thread{rest}").into();
+            return format!("{of} of a thread{}", &rest[number.len()..]).into();
         }
     }
-    if object.starts_with("memory at 0x") { "other memory".into() } else { object.into() }
+    if name.starts_with("memory at 0x") { "other memory".into() } else { name.into() }
 }
 
 /// Returns the name of a field with `[]` in place of the index of each array. Of memory without a
 /// type, the bytes behind the first ones have one name.
 fn field_of_all(field: &str) -> Cow<'_, str> {
     let byte = field.strip_prefix(['+', '-']).and_then(|byte| byte.parse::<u64>().ok());
-    if byte.is_some_and(|byte| byte >= BYTES) {
-        return format!("{}{BYTES} and beyond", &field[..1]).into();
+    match byte {
+        Some(byte) if byte >= BYTES => format!("{}{BYTES} and beyond", &field[..1]).into(),
+        _ if field.contains('[') => with_index(field, "").into(),
+        _ => field.into(),
     }
-    if !field.contains('[') {
-        return field.into();
-    }
-    let mut parts = field.split('[');
-    let mut name = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let index = part.find(']').filter(|&end| part[..end].bytes().all(|byte| byte.is_ascii_digit()));
-        name.push('[');
-        name.push_str(&part[index.unwrap_or(0)..]);
-    }
-    name.into()
 }
 
 /// Returns whether a kind that would be shown has more lines than the lines that are `shown` below.
@@ -267,10 +248,10 @@ pub(crate) fn say_more(all: &[Objects], shown: usize) -> bool {
     all.iter().take(shown.min(KINDS_SHOWN)).any(|objects| objects.lines > shown as u64)
 }
 
-/// Renders the kinds with the longest waits, no more than `lines`. `waits` are the cycles waited
-/// for all lines.
+/// Renders the kinds with the longest waits, no more than `lines`. `cycles` are what all CPUs
+/// waited for all lines.
 #[must_use]
-pub(crate) fn render(all: &[Objects], lines: usize, waits: f64) -> String {
+pub(crate) fn render(all: &[Objects], lines: usize, cycles: f64) -> String {
     let mut columns = Columns::new(&[
         ("objects\nfield, function", Align::Left),
         ("waits\n[%]", Align::Right),
@@ -279,23 +260,23 @@ pub(crate) fn render(all: &[Objects], lines: usize, waits: f64) -> String {
         ("misses", Align::Right),
         ("lines", Align::Right),
     ]);
-    let row = |name: String, cycles: f64, hitm: Hitm, misses: u64, lines: String| {
-        let per_miss = short(cycles / (misses as f64).max(1.0));
-        vec![name, percent(cycles, waits), per_miss, short(hitm.both() as f64), short(misses as f64), lines]
+    let row = |name: String, waits: Waits, lines: String| {
+        let misses = waits.misses as f64;
+        let per_miss = short(waits.cycles / misses.max(1.0));
+        vec![name, percent(waits.cycles, cycles), per_miss, short(waits.hitm.both() as f64), short(misses), lines]
     };
     let shown = &all[..all.len().min(lines).min(KINDS_SHOWN)];
     for objects in shown {
-        let Objects { object, lines, misses, hitm, cycles, fields } = objects;
-        columns.row(row(shortened(object, NAME_MAX), *cycles, *hitm, *misses, short(*lines as f64)));
-        let is_shown = |field: &&FieldOfAll| field.cycles >= FIELD_SHARE_MIN * cycles;
-        for field in fields.iter().filter(is_shown).take(FIELDS_SHOWN) {
-            columns.row(row(field.shown(), field.cycles, field.hitm, field.misses, String::new()));
+        columns.row(row(shortened(&objects.object, NAME_MAX), objects.waits, short(objects.lines as f64)));
+        let is_shown = |field: &&FieldOfAll| field.waits.cycles >= FIELD_SHARE_MIN * objects.waits.cycles;
+        for field in objects.fields.iter().filter(is_shown).take(FIELDS_SHOWN) {
+            columns.row(row(field.shown(), field.waits, String::new()));
         }
     }
     let mut text = columns.render(usize::MAX);
-    let rest = waits - shown.iter().map(|objects| objects.cycles).sum::<f64>();
-    if rest >= REST_MIN * waits {
-        text.push_str(&format!("everything else: {} % of the waits\n", percent(rest, waits)));
+    let rest = cycles - shown.iter().map(|objects| objects.waits.cycles).sum::<f64>();
+    if rest >= REST_MIN * cycles {
+        text.push_str(&format!("everything else: {} % of the waits\n", percent(rest, cycles)));
     }
     text
 }
@@ -350,7 +331,8 @@ mod tests {
 
     fn wait(object: &str, line: u64, field: &str, function: &str, location: &str, cycles: f64) -> Wait {
         let [object, field, function, location] = [object, field, function, location].map(str::to_owned);
-        Wait { object, line, field, function, location, misses: 2, hitm: Hitm { local: 1, remote: 0 }, cycles }
+        let waits = Waits { misses: 2, hitm: Hitm { local: 1, remote: 0 }, cycles };
+        Wait { object, line, field, function, location, waits }
     }
 
     #[test]
@@ -364,9 +346,9 @@ mod tests {
             wait("stop", 0x80, "stop", UNKNOWN, "0x40:0", 7.0),
         ]);
         let [nodes, stop] = all.as_slice() else { panic!("{all:?}") };
-        assert_eq!((nodes.object.as_str(), nodes.lines, nodes.misses), ("node of push l.c:7", 2, 8));
-        assert_eq!((nodes.cycles, nodes.hitm.local), (110.0, 4));
-        let told = |field: &FieldOfAll| (field.field.clone(), field.cycles, field.shown());
+        assert_eq!((nodes.object.as_str(), nodes.lines, nodes.waits.misses), ("node of push l.c:7", 2, 8));
+        assert_eq!((nodes.waits.cycles, nodes.waits.hitm.local), (110.0, 4));
+        let told = |field: &FieldOfAll| (field.field.clone(), field.waits.cycles, field.shown());
         assert_eq!(told(&nodes.fields[0]), ("next".to_owned(), 105.0, "  next, push".to_owned()));
         assert_eq!((nodes.fields[0].location.as_str(), nodes.fields[0].share), ("l.c:4", 65.0 / 105.0));
         assert_eq!(told(&nodes.fields[1]), ("slots[]".to_owned(), 5.0, "  slots[], pop".to_owned()));

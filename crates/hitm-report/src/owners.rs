@@ -4,7 +4,7 @@
 //! `jobq of main two.c:33 #1.head`.
 
 use crate::layout::Declared;
-use crate::line::{Field, Line, Owner, kind_of};
+use crate::line::{Field, Line, Owner, is_number, kind_of};
 use crate::result::ResultFile;
 use crate::rules::Layout;
 
@@ -98,7 +98,6 @@ fn divided(name: &str, end: usize) -> (&str, &str) {
 /// Returns where the object's name ends in the name of a field of another object than the line's,
 /// if its form says that it is one.
 fn end_of_object(name: &str) -> Option<usize> {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // A block of the heap: `ring of main ring.c:30 #2`.
     let of_block = name.match_indices(" #").find_map(|(at, mark)| {
         let number = name[at + mark.len()..].split('.').next()?;

@@ -17,7 +17,7 @@ use crate::layout::LayoutField;
 use crate::line::exchanged;
 pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Owner, Site, Touched};
 use crate::load::Load;
-pub use crate::objects::{FieldOfAll, Objects};
+pub use crate::objects::{FieldOfAll, Objects, Waits};
 use crate::owners;
 use crate::published::Published;
 use crate::read_error::PARTS_MAX;

@@ -4,9 +4,9 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-use hitm_machine::{Hitm, Timeline};
+use hitm_machine::{Hitm, Timeline, program};
 use hitm_report::objects::{self, Wait};
-use hitm_report::result::{Address, Declared, InvalidatedBy, Line, Objects, Owner, Run, Site};
+use hitm_report::result::{Address, Declared, InvalidatedBy, Line, Objects, Owner, Run, Site, Waits};
 use serde::Deserialize;
 
 use super::located::Located;
@@ -15,6 +15,9 @@ use super::names::source::Definition;
 use super::names::{Code, FrameNames};
 use super::through::{Origin, Through};
 
+/// Waits for an address at a place: misses, local and remote HITMs, and cycles.
+type WaitAt = (u64, usize, u64, u64, u64, f64);
+
 /// What one run tells.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Told {
@@ -22,10 +25,9 @@ pub(crate) struct Told {
     /// The places of `waits`: function and location.
     #[serde(default)]
     places: Vec<(String, String)>,
-    /// What the threads waited for, of more lines than `run` has: the address, the place, misses,
-    /// local and remote HITMs, and cycles.
+    /// What the threads waited for, of more lines than `run` has.
     #[serde(default)]
-    waits: Vec<(u64, usize, u64, u64, u64, f64)>,
+    waits: Vec<WaitAt>,
     pub(crate) threads: usize,
     pub(crate) stalled: Option<String>,
     /// Simulated seconds from the start of the program to its end.
@@ -123,9 +125,6 @@ struct Named {
     name: String,
 }
 
-/// The object's name of a program's lines in what is told.
-const PROGRAM: &str = "program";
-
 /// Bytes below the top of a stack, or around the base of a thread's storage, that are taken to be
 /// of it: the usual limit of a stack, and a page.
 const STACK: u64 = 8 << 20;
@@ -212,7 +211,7 @@ impl Told {
     fn name_by(&mut self, known: &Known) {
         let mut lines = std::mem::take(&mut self.run.lines);
         for line in &mut lines {
-            if line.object == PROGRAM {
+            if line.object == program::OBJECT {
                 self.name_line(known, line);
             } else {
                 // A program's access may have invalidated the machine's own line, and the other way
@@ -241,7 +240,7 @@ impl Told {
         let mut places = self.places.clone();
         places.iter_mut().for_each(|(function, location)| name_code(known, function, location));
         let mut last: Option<(u64, Place)> = None;
-        let wait = |&(address, place, misses, local, remote, cycles): &(u64, usize, u64, u64, u64, f64)| {
+        let wait = |&(address, place, misses, local, remote, cycles): &WaitAt| {
             // Those of one address follow each other.
             let here = match last.take() {
                 Some(here) if here.0 == address => here,
@@ -257,9 +256,7 @@ impl Told {
                 field,
                 function,
                 location,
-                misses,
-                hitm: Hitm { local, remote },
-                cycles,
+                waits: Waits { misses, hitm: Hitm { local, remote }, cycles },
             }
         };
         objects::of_waits(&self.waits.iter().map(wait).collect::<Vec<_>>())
@@ -267,7 +264,7 @@ impl Told {
 
     /// Returns the addresses of what was touched on the program's lines.
     pub(super) fn touched(&self) -> impl Iterator<Item = u64> {
-        let own = self.run.lines.iter().filter(|line| line.object == PROGRAM);
+        let own = self.run.lines.iter().filter(|line| line.object == program::OBJECT);
         own.flat_map(|line| {
             let address = line.address.0.unwrap_or(0);
             line.fields.iter().map(move |field| address + u64::from(field.offset % 64))

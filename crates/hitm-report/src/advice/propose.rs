@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::heat::{Heat, HeatMap, heat_of, weight};
 use super::plan::{Parts, Plan};
 use super::{Evidence, Kind, Suggestion};
+use crate::line::with_index;
 use crate::result::Run;
 use crate::rules::Layout;
 
@@ -285,7 +286,7 @@ fn together(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
     for (index, &one) in fields.iter().enumerate() {
         for &other in fields[index + 1..].iter().filter(|(name, heat)| {
             // Elements of an array are others' at the same time.
-            heat.line != one.1.line && kind_of(name) != kind_of(one.0)
+            heat.line != one.1.line && with_index(name, "*") != with_index(one.0, "*")
         }) {
             let saved: f64 = one
                 .1
@@ -305,18 +306,6 @@ fn together(layout: &Layout, fields: &Fields<'_>) -> Vec<Suggestion> {
     vec![Suggestion { lost: saved, ..own }]
 }
 
-/// Returns a name with `*` in place of all indices.
-fn kind_of(name: &str) -> String {
-    let mut kind = String::new();
-    for (index, part) in name.split('[').enumerate() {
-        match part.split_once(']') {
-            Some((_, after)) if index > 0 => kind += &format!("[*]{after}"),
-            _ => kind += part,
-        }
-    }
-    kind
-}
-
 /// Words that are lost to their own writers, those of an array together: to split by a part of the
 /// machine.
 fn splits(heat: &HeatMap, scopes: &[&str]) -> Vec<Suggestion> {
@@ -324,7 +313,7 @@ fn splits(heat: &HeatMap, scopes: &[&str]) -> Vec<Suggestion> {
     for (object, fields) in heat {
         let mut kinds: BTreeMap<String, Fields<'_>> = BTreeMap::new();
         for (name, heat) in fields.iter().filter(|(_, heat)| heat.cpus > FEW && heat.writes() > 0.0) {
-            kinds.entry(kind_of(name)).or_default().push((name, heat));
+            kinds.entry(with_index(name, "*")).or_default().push((name, heat));
         }
         for (kind, own) in kinds {
             let mut evidence: Vec<Evidence> =

@@ -242,8 +242,8 @@ fn sources_and_host_time_are_no_figures() {
     after.runs[1].lines[0].fields[0].sites[0].location = "f.rs:2".into();
     after.runs[1].profile = "x264".into();
     // An earlier file has no sums.
-    let (hitm, fields) = Default::default();
-    after.runs[1].objects.push(Objects { object: "rq".into(), lines: 1, misses: 1, hitm, cycles: 1.0, fields });
+    let (waits, fields) = Default::default();
+    after.runs[1].objects.push(Objects { object: "rq".into(), lines: 1, waits, fields });
     let comparison = compared(&before, &after);
     assert!(comparison.pairs.iter().all(|pair| pair.unchanged));
     assert_eq!(comparison.pairs[1].key.profile, "x264");

@@ -18,13 +18,17 @@ described! {
     }
 }
 
+fn machine_of(topology: &str) -> Machine {
+    let topology = Arc::new(hitm_topology::parse(topology).expect("a machine"));
+    let costs = Costs::of(&topology, CostSet::Linux);
+    let config = Config { jitter: 0.0, start_spread: Span::ZERO, ..Config::default() };
+    Machine::new(topology, costs, config)
+}
+
 /// Two objects with names given by the caller, on a machine of two packages; the CPUs write to
 /// both.
 fn results() -> Results {
-    let topology = Arc::new(hitm_topology::parse("pack:2 l3:1 core:2 pu:1").expect("a machine"));
-    let costs = Costs::of(&topology, CostSet::Linux);
-    let config = Config { jitter: 0.0, start_spread: Span::ZERO, ..Config::default() };
-    let machine = Machine::new(topology, costs, config);
+    let machine = machine_of("pack:2 l3:1 core:2 pu:1");
     let flags = |number: usize| {
         let flags = Flags::<Simulated> { set: AtomicWord::new(false), most: AtomicWord::new(0) };
         Placed::<Simulated, _>::named(format!("flags of {number}"), flags, Some(number), None)
@@ -87,10 +91,7 @@ described! {
 
 #[test]
 fn a_report_sums_all_objects_of_a_kind() {
-    let topology = Arc::new(hitm_topology::parse("pack:1 l3:1 core:2 pu:1").expect("a machine"));
-    let costs = Costs::of(&topology, CostSet::Linux);
-    let config = Config { jitter: 0.0, start_spread: Span::ZERO, ..Config::default() };
-    let machine = Machine::new(topology, costs, config);
+    let machine = machine_of("pack:1 l3:1 core:2 pu:1");
     let cells = |number: usize| {
         let cells = Cells::<Simulated> { counts: [0, 0].map(AtomicWord::new) };
         Placed::<Simulated, _>::new(cells, Some(number), None)

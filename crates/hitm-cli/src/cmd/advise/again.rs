@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use hitm_machine::{Arrangement, Piece};
 use hitm_report::advice::Suggestion;
+use hitm_report::objects::without_number;
 use hitm_report::result::{ResultFile, Run};
 use hitm_report::rules::Layout;
 use hitm_sched::Mitigation;
@@ -58,13 +59,6 @@ pub(super) struct Again<'a> {
     runs: usize,
 }
 
-/// Returns an object's name without the number of the block: all blocks that one line makes are of
-/// one type.
-pub(super) fn kind_of(object: &str) -> &str {
-    let is_number = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
-    object.rsplit_once(" #").filter(|(_, number)| is_number(number)).map_or(object, |(kind, _)| kind)
-}
-
 impl<'a> Again<'a> {
     /// Makes a run repeatable. A program runs once, to find its objects.
     ///
@@ -87,7 +81,7 @@ impl<'a> Again<'a> {
                 }
                 let mut located = BTreeMap::new();
                 for (name, own) in exec.again(&run.workload, &[])?.0 {
-                    located.entry(kind_of(&name).to_owned()).or_insert(own);
+                    located.entry(without_number(&name).to_owned()).or_insert(own);
                 }
                 again.located = Some(located);
             }

@@ -17,11 +17,12 @@ use hitm_memory::LINE;
 use hitm_report::advice::{
     Advice, Kind, Plan, Prediction, SCHEMA, Step, Suggestion, Together, padded, propose, random,
 };
+use hitm_report::objects::without_number;
 use hitm_report::result::{Host, Line, ResultFile, Run};
 use hitm_report::rules::Layout;
 use hitm_topology::{Scope, Topology};
 
-use self::again::{Again, Tried, kind_of, known};
+use self::again::{Again, Tried, known};
 use crate::args::HostArg;
 use crate::cmd::c2c::read;
 use crate::failure::Failure;
@@ -78,7 +79,7 @@ impl Advise {
         // A line of several objects is advised on as one line of each.
         run.lines = own.lines.iter().flat_map(Line::by_object).map(Cow::into_owned).collect();
         // All blocks that one line of a program makes are of one type.
-        run.lines.iter_mut().for_each(|line| line.object = kind_of(&line.object).to_owned());
+        run.lines.iter_mut().for_each(|line| line.object = without_number(&line.object).to_owned());
         let layouts = Layout::of_run(&run, &again.as_ref().map_or_else(|| known(own), Again::layouts));
         // A real machine has no name that is known.
         let topology = topology(&own.machine).ok();
