@@ -220,7 +220,7 @@ pub fn without_number(object: &str) -> &str {
 
 /// Returns the name of an object without what tells it from others of its kind: the number of a
 /// block of the heap or of a thread, or an address.
-fn kind_of_all(object: &str) -> Cow<'_, str> {
+pub(crate) fn kind_of_all(object: &str) -> Cow<'_, str> {
     let name = without_number(object);
     if let Some((of, rest)) = name.split_once(" of thread ") {
         let number = rest.split(' ').next().unwrap_or_default();

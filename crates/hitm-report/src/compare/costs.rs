@@ -3,13 +3,18 @@
 //! A field is identified by its object's and its own name. It may be on another line than before,
 //! and an object may have several instances, whose costs are added. A file keeps only a run's
 //! hottest lines, so a sum over many instances lacks the coldest.
+//!
+//! Objects whose names have a number or an address, such as blocks of the heap, have other ones in
+//! the second file. They are compared by [kind](crate::objects), if both files have those sums.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::compare::{WEIGHT_MIN, is_apart, joined, larger};
+use crate::objects::{FieldOfAll, Waits, kind_of_all};
 use crate::result::{Field, Line, Run};
 
 /// The unit by which counts are divided.
@@ -22,9 +27,11 @@ pub(super) struct Work {
 /// The cost of waiting for an object or a field.
 #[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize)]
 pub struct Cost {
-    /// Cycles that loads and read-modify-writes waited, per unit.
+    /// Cycles that loads and read-modify-writes waited, per unit; for all objects of a kind, cycles
+    /// that CPUs waited.
     pub cycles: f64,
-    /// Cycles per load that missed, read-modify-writes included; `None` where no load missed.
+    /// Cycles per load that missed, read-modify-writes included; `None` where no load missed, and
+    /// for all objects of a kind.
     pub cycles_per_load: Option<f64>,
     /// HITMs, local and remote, per unit.
     pub hitm: f64,
@@ -32,17 +39,17 @@ pub struct Cost {
     pub misses: f64,
     /// Ownership transfers per unit; for objects only.
     pub ownership_transfers: Option<f64>,
-    /// The lines of the object that hold it, in order.
+    /// The lines of the object that hold it, in order; none for all objects of a kind.
     pub lines: Vec<u32>,
     /// The number of lines that were added up: more than `lines` has where an object has several
-    /// instances.
+    /// instances. 0 for a field of all objects of a kind.
     pub line_count: usize,
 }
 
 /// A cost in both files.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Change {
-    /// The object.
+    /// The object, or all objects of a kind: then it is their name without number and address.
     pub object: String,
     /// The field; `None` for the whole object.
     pub field: Option<String>,
@@ -98,6 +105,11 @@ impl Sum {
         }
     }
 
+    fn of_kind(waits: Waits, line_count: usize) -> Self {
+        let Waits { misses, hitm, cycles } = waits;
+        Self { cycles, misses, hitm: hitm.both(), line_count, ..Self::default() }
+    }
+
     fn cost(&self, work: f64) -> Cost {
         let each = |count: f64| if work > 0.0 { count / work } else { 0.0 };
         Cost {
@@ -117,10 +129,30 @@ type Costs = BTreeMap<String, Cost>;
 /// The separator of an object's name and a field's; neither contains it.
 const BETWEEN: char = '\n';
 
-/// Returns the costs of objects, and those of fields.
-fn costs_of(run: &Run, work: f64) -> (Costs, Costs) {
+/// Returns the kinds of the objects that are compared by kind.
+fn kinds<'a>(before: &'a Run, after: &'a Run) -> BTreeSet<Cow<'a, str>> {
+    let runs = [before, after];
+    if runs.iter().any(|run| run.objects.is_empty()) {
+        return BTreeSet::new();
+    }
+    let names = runs.into_iter().flat_map(|run| &run.lines).map(|line| line.object.as_str());
+    names
+        .map(|object| (object, kind_of_all(object)))
+        .filter(|(object, kind)| kind != object)
+        .map(|(_, kind)| kind)
+        .collect()
+}
+
+/// Returns the costs of objects, and those of fields. Objects of `kinds` are summed by kind.
+fn costs_of(run: &Run, work: f64, kinds: &BTreeSet<Cow<'_, str>>) -> (Costs, Costs) {
     let (mut objects, mut fields): (BTreeMap<String, Sum>, BTreeMap<String, Sum>) = Default::default();
-    for line in &run.lines {
+    for all in run.objects.iter().filter(|all| kinds.contains(all.object.as_str())) {
+        objects.insert(all.object.clone(), Sum::of_kind(all.waits, all.lines as usize));
+        let of_field =
+            |field: &FieldOfAll| (format!("{}{BETWEEN}{}", all.object, field.field), Sum::of_kind(field.waits, 0));
+        fields.extend(all.fields.iter().map(of_field));
+    }
+    for line in run.lines.iter().filter(|line| !kinds.contains(&kind_of_all(&line.object))) {
         let Line { object, ownership_transfers, .. } = line;
         let own = objects.entry(object.clone()).or_default();
         own.add_line(line.line);
@@ -139,8 +171,9 @@ fn costs_of(run: &Run, work: f64) -> (Costs, Costs) {
 
 /// Returns the cost of waiting for each object, and for each field, in both.
 pub(super) fn changes(before: &Run, after: &Run, work: &Work, threshold: f64) -> (Vec<Change>, Vec<Change>) {
-    let (objects_before, fields_before) = costs_of(before, work.before);
-    let (objects_after, fields_after) = costs_of(after, work.after);
+    let kinds = kinds(before, after);
+    let (objects_before, fields_before) = costs_of(before, work.before, &kinds);
+    let (objects_after, fields_after) = costs_of(after, work.after, &kinds);
     let all = |costs: &Costs| costs.values().map(|cost| cost.cycles).sum::<f64>();
     let least = WEIGHT_MIN * all(&objects_before).max(all(&objects_after));
     (
@@ -197,15 +230,22 @@ impl Change {
 }
 
 impl Cost {
+    /// Whether these are all objects of a kind. The sum then has all their lines, or nearly all.
+    pub(super) fn is_of_kind(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     /// Whether more than one instance's lines were added up.
     fn has_instances(&self) -> bool {
-        self.line_count > self.lines.len()
+        !self.is_of_kind() && self.line_count > self.lines.len()
     }
 
     /// Returns the lines as text, `2`, `0,2,27`, `0-29` or `0..201 (7 lines)`, with their total
     /// number where an object has several instances.
     fn named_lines(&self) -> String {
-        let Some((first, last)) = self.lines.first().zip(self.lines.last()) else { return "-".to_owned() };
+        let Some((first, last)) = self.lines.first().zip(self.lines.last()) else {
+            return if self.line_count > 0 { format!("{} lines", self.line_count) } else { "-".to_owned() };
+        };
         let is_stretch = (last - first) as usize + 1 == self.lines.len();
         let names = match self.lines.len() {
             3.. if is_stretch => format!("{first}-{last}"),

@@ -206,7 +206,7 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize, widt
         text.push_str(&format!("{left} more fields: --lines {}\n", fields.len()));
     }
     let shown = || objects.iter().copied().chain(fields.iter().take(rows).copied());
-    let count = |cost: &Option<Cost>| cost.as_ref().map(|cost| cost.line_count);
+    let count = |cost: &Option<Cost>| cost.as_ref().map(|cost| if cost.is_of_kind() { 0 } else { cost.line_count });
     if shown().any(|change| count(&change.before) != count(&change.after)) {
         text.push_str("a file keeps a run's hottest lines: what is gone, new or on fewer of them may only be colder\n");
     }

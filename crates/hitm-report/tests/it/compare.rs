@@ -348,3 +348,50 @@ proptest! {
         prop_assert!(!compared(&before, &after).render(5, 100).contains("NaN"));
     }
 }
+
+/// All objects of a kind, with one field.
+fn objects(object: &str, lines: u64, field: &str, misses: u64, cycles: f64) -> Objects {
+    let text = format!(
+        r#"{{"object": "{object}", "lines": {lines}, "misses": {misses}, "local": {misses}, "remote": 0, "cycles": {cycles}, "fields":
+        [{{"field": "{field}", "misses": {misses}, "local": {misses}, "remote": 0, "cycles": {cycles}, "function": "f",
+        "location": "f.rs:1", "share": 1}}]}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The blocks of another build have other numbers, and a file keeps the lines of a few of them.
+#[test]
+fn objects_with_numbers_are_compared_by_kind() {
+    let run = |number: u32, blocks: u64, cycles: f64| {
+        let mut run = run("baseline", 100.0, 1.0);
+        let block = format!("Node of push list.rs:7 #{number}");
+        run.lines = vec![line(&block, 0, "next", 10, 100.0), line("stop", 0, "stop", 10, 100.0)];
+        run.objects = vec![
+            objects("Node of push list.rs:7", blocks, "next", 1_000, cycles),
+            objects("stop", 1, "stop", 10, 1_000.0),
+        ];
+        run
+    };
+    let [before, after] = [run(1, 8, 400_000.0), run(42, 6, 200_000.0)].map(|run| file(vec![run]));
+    let compared = compared(&before, &after);
+    let pair = &compared.pairs[0];
+    let told: Vec<_> =
+        pair.objects.iter().map(|change| (change.object.as_str(), change.lines(), change.moved)).collect();
+    // In 200 frames.
+    assert_eq!(
+        told,
+        [("Node of push list.rs:7", "8 lines -> 6 lines".to_owned(), true), ("stop", "0".to_owned(), false)]
+    );
+    let next = &pair.fields[0];
+    let cycles = [&next.before, &next.after].map(|cost| cost.as_ref().map(|cost| cost.cycles));
+    assert_eq!((next.field.as_deref(), cycles), (Some("next"), [Some(2_000.0), Some(1_000.0)]));
+    let text = compared.render(20, 120);
+    assert!(!text.contains(" #"), "{text}");
+    assert!(!text.contains("may only be colder"), "{text}");
+
+    // A file of an earlier version has no sums: the lines that it keeps are compared.
+    let mut earlier = before;
+    earlier.runs[0].objects.clear();
+    let text = self::compared(&earlier, &after).render(20, 120);
+    assert!(text.contains("list.rs:7 #1 ") && text.contains("list.rs:7 #42 "), "{text}");
+}
