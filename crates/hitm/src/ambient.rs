@@ -146,7 +146,7 @@ where
     F::Output: Send + 'static,
 {
     let handle = here();
-    handle.spawn(handle.inherited(), future)
+    handle.spawn_as(&mut handle.inherited(), future)
 }
 
 /// Spawns a task on the calling thread's runtime with these options: see [`Handle::spawn`].

@@ -11,6 +11,7 @@
 //! handle, and those of wakers, other handles and calls. A waker may outlive the task. Then it has
 //! only the cell's memory.
 
+use std::alloc::Layout;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
@@ -19,13 +20,14 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::process::abort;
-use std::ptr::{NonNull, drop_in_place};
+use std::ptr::{self, NonNull, drop_in_place};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use hitm_memory::Platform;
 use hitm_sched::TaskId;
 
+use crate::block;
 use crate::cell::Cell;
 use crate::contain::contain;
 use crate::host::RuntimeId;
@@ -43,7 +45,7 @@ enum Stage<F: Future> {
     Gone,
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 struct Body<P: Platform, F: Future> {
     cell: Cell<P>,
     stage: UnsafeCell<Stage<F>>,
@@ -148,8 +150,14 @@ impl<P: Platform, F: Future> Body<P, F> {
     }
 
     unsafe fn free(cell: NonNull<Cell<P>>) {
-        // SAFETY: `Unlaunched::new` has made the box, and there is no other reference.
-        drop(unsafe { Box::from_raw(cell.cast::<Self>().as_ptr()) });
+        // SAFETY: `Unlaunched::new` has made the value, and there is no other reference.
+        unsafe { cell.cast::<Self>().drop_in_place() };
+        // SAFETY: the memory is that of a box of this type, and the value is gone.
+        unsafe { block::give_back(cell.cast(), Self::kind()) };
+    }
+
+    fn kind() -> block::Kind {
+        block::Kind::new(ptr::from_ref(Self::OPERATIONS).addr(), Layout::new::<Self>())
     }
 
     /// Drops the future in its place.
@@ -291,8 +299,13 @@ impl<P: Platform> Unlaunched<P> {
         F::Output: Send + 'static,
     {
         let cell = Cell::new(runtime, Body::<P, F>::OPERATIONS);
-        let body = Box::new(Body { cell, stage: UnsafeCell::new(Stage::Future(future)) });
-        Self(CellRef(NonNull::from(Box::leak(body)).cast()))
+        let body = Body { cell, stage: UnsafeCell::new(Stage::Future(future)) };
+        let Some(memory) = block::reuse(Body::<P, F>::kind()) else {
+            return Self(CellRef(NonNull::from(Box::leak(Box::new(body))).cast()));
+        };
+        // SAFETY: the memory is that of a box of this type, and nothing uses it.
+        unsafe { memory.cast().write(body) };
+        Self(CellRef(memory.cast()))
     }
 
     /// Gives the task its id, and what it keeps of its options.

@@ -41,6 +41,7 @@
 
 mod abort_handle;
 mod ambient;
+mod block;
 mod blocking;
 mod body;
 mod builder;

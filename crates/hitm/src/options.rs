@@ -182,7 +182,7 @@ impl<P: Platform> Handle<P> {
         let group = self.present_group(&cell, cell.kept().and_then(|kept| kept.group.as_ref()));
         let priority = Priority { prio, policy };
         let deadline = if group.is_some() { self.0.sched.deadline_of(cell.id) } else { None };
-        SpawnOptions { priority, cpus, group, tenant: cell.tenant().cloned(), deadline, ..SpawnOptions::default() }
+        SpawnOptions { priority, cpus, role: None, tenant: cell.tenant().cloned(), group, name: None, deadline }
     }
 }
 

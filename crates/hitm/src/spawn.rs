@@ -62,10 +62,18 @@ impl<P: Platform> Handle<P> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let mut options = options.into();
+        self.spawn_as(&mut options.into(), future)
+    }
+
+    /// Spawns a task as [`Handle::spawn`] does, with options whose large value is not moved.
+    pub(crate) fn spawn_as<F>(&self, options: &mut SpawnOptions, future: F) -> JoinHandle<P, F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
         #[cfg(feature = "tracing")]
-        let future = crate::trace::within_span(&options, future);
-        JoinHandle::new(self.launch(Unlaunched::new(self.0.number, future), &mut options))
+        let future = crate::trace::within_span(options, future);
+        JoinHandle::new(self.launch(Unlaunched::new(self.0.number, future), options))
     }
 
     /// Spawns the task of a block, and takes what the task keeps of its options. Here is all of a

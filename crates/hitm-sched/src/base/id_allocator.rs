@@ -51,7 +51,7 @@ use std::marker::PhantomData;
 use hitm_memory::{Described, Field, Lock, Memory, Placed};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use crate::base::id_allocator::magazine::{LINE_NUMBERS, Magazine};
+use crate::base::id_allocator::magazine::{Held, LINE_NUMBERS, Magazine};
 
 mod magazine;
 
@@ -164,21 +164,28 @@ impl<M: Memory, N: Numbered> IdAllocator<M, N> {
 
     /// Gives `number` back on `here`. The work under this use comes before the work under the next
     /// use: see the module.
+    #[inline]
     pub(crate) fn give_back(&self, number: u32, here: CpuId) {
-        let Some((magazine, shelf)) = self.near(here) else {
+        let Some(magazine) = self.magazines.get(here.index()) else {
             self.common.free.lock().used.push(number);
             return;
         };
         let magazine = magazine.lock();
         if magazine.room() == 0 {
-            let shelf = shelf.lock();
-            if shelf.room() < Self::HALF {
-                let mut common = self.common.free.lock();
-                (0..shelf.size() / 2).for_each(|_| common.used.extend(shelf.pop()));
-            }
-            (0..Self::HALF).filter_map(|_| magazine.pop()).for_each(|number| shelf.push(number));
+            self.make_room(&magazine, here);
         }
         magazine.push(number);
+    }
+
+    /// Moves half of the numbers of a CPU's list to its LLC's.
+    #[cold]
+    fn make_room(&self, magazine: &Held<'_, M>, here: CpuId) {
+        let shelf = self.shelf(here).lock();
+        if shelf.room() < Self::HALF {
+            let mut common = self.common.free.lock();
+            (0..shelf.size() / 2).for_each(|_| common.used.extend(shelf.pop()));
+        }
+        (0..Self::HALF).filter_map(|_| magazine.pop()).for_each(|number| shelf.push(number));
     }
 
     /// Returns a bound of the numbers that were ever in use: all of them are below it.
@@ -187,26 +194,30 @@ impl<M: Memory, N: Numbered> IdAllocator<M, N> {
     }
 
     /// Returns a number that is not in use, found by `search` if there is none near and none new.
+    #[inline]
     fn find(&self, here: CpuId, search: impl FnOnce(&Self) -> Option<u32>) -> Option<u32> {
         self.take_near(here).or_else(|| search(self))
     }
 
-    /// Returns the lists of a CPU and of its LLC.
-    fn near(&self, here: CpuId) -> Option<(&Magazine<M>, &Magazine<M>)> {
-        let magazine = self.magazines.get(here.index())?;
-        Some((magazine, &self.shelves[self.shelf_of[here.index()] as usize]))
+    /// Returns the list of a CPU's LLC.
+    fn shelf(&self, here: CpuId) -> &Magazine<M> {
+        &self.shelves[self.shelf_of[here.index()] as usize]
     }
 
     /// Returns a number from the lists around `here`, or a new one.
+    #[inline]
     fn take_near(&self, here: CpuId) -> Option<u32> {
-        let Some((magazine, shelf)) = self.near(here) else {
+        let Some(magazine) = self.magazines.get(here.index()) else {
             return self.common.free.lock().next();
         };
         let magazine = magazine.lock();
-        if let Some(number) = magazine.pop() {
-            return Some(number);
-        }
-        let shelf = shelf.lock();
+        magazine.pop().or_else(|| self.refill(&magazine, here))
+    }
+
+    /// Fills the empty list of a CPU from its LLC's. Returns one of the numbers.
+    #[cold]
+    fn refill(&self, magazine: &Held<'_, M>, here: CpuId) -> Option<u32> {
+        let shelf = self.shelf(here).lock();
         if shelf.len() == 0 {
             let mut common = self.common.free.lock();
             let kept = common.used.len().saturating_sub(shelf.size() / 2);

@@ -62,6 +62,7 @@ impl<M: Memory> Magazine<M> {
         Self { lines: PlacedSlice::new(object, Some(index), Some(node), count, &fields, line), size }
     }
 
+    #[inline]
     pub(super) fn lock(&self) -> Held<'_, M> {
         Held { list: self, _guard: self.lines[0].lock.lock() }
     }
@@ -69,21 +70,25 @@ impl<M: Memory> Magazine<M> {
 
 impl<M: Memory> Held<'_, M> {
     /// Returns the count of numbers in the list.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.count().get() as usize
     }
 
     /// Returns the capacity.
+    #[inline]
     pub(super) fn size(&self) -> usize {
         self.list.size
     }
 
     /// Returns the count of numbers that can be added.
+    #[inline]
     pub(super) fn room(&self) -> usize {
         self.size() - self.len()
     }
 
     /// Takes the number that was added last.
+    #[inline]
     pub(super) fn pop(&self) -> Option<u32> {
         let last = self.len().checked_sub(1)?;
         self.count().set(last as u32);
@@ -91,6 +96,7 @@ impl<M: Memory> Held<'_, M> {
     }
 
     /// Adds a number. The list has room.
+    #[inline]
     pub(super) fn push(&self, number: u32) {
         let len = self.len();
         assert!(len < self.size(), "the list is full");
@@ -98,10 +104,12 @@ impl<M: Memory> Held<'_, M> {
         self.count().set(len as u32 + 1);
     }
 
+    #[inline]
     fn count(&self) -> &M::Plain<u32> {
         &self.list.lines[0].count
     }
 
+    #[inline]
     fn word(&self, index: usize) -> &M::Plain<u32> {
         match index {
             // A CPU's list has no more. It needs no division.
