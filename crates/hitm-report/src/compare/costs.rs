@@ -14,7 +14,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::compare::{WEIGHT_MIN, is_apart, joined, larger};
-use crate::objects::{FieldOfAll, Waits, kind_of_all};
+use crate::line::is_number;
+use crate::objects::{Waits, kind_of_all};
 use crate::result::{Field, Line, Run};
 
 /// The unit by which counts are divided.
@@ -49,7 +50,8 @@ pub struct Cost {
 /// A cost in both files.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Change {
-    /// The object, or all objects of a kind: then it is their name without number and address.
+    /// The object, or all objects of a kind: then it is what their names share, without the line of
+    /// the source.
     pub object: String,
     /// The field; `None` for the whole object.
     pub field: Option<String>,
@@ -105,9 +107,10 @@ impl Sum {
         }
     }
 
-    fn of_kind(waits: Waits, line_count: usize) -> Self {
-        let Waits { misses, hitm, cycles } = waits;
-        Self { cycles, misses, hitm: hitm.both(), line_count, ..Self::default() }
+    fn add_kind(&mut self, waits: Waits) {
+        self.cycles += waits.cycles;
+        self.misses += waits.misses;
+        self.hitm += waits.hitm.both();
     }
 
     fn cost(&self, work: f64) -> Cost {
@@ -136,21 +139,26 @@ fn kinds<'a>(before: &'a Run, after: &'a Run) -> BTreeSet<Cow<'a, str>> {
         return BTreeSet::new();
     }
     let names = runs.into_iter().flat_map(|run| &run.lines).map(|line| line.object.as_str());
-    names
-        .map(|object| (object, kind_of_all(object)))
-        .filter(|(object, kind)| kind != object)
-        .map(|(_, kind)| kind)
-        .collect()
+    let kinds = names.map(|object| (object, kind_of_all(object))).filter(|(object, kind)| kind != object);
+    kinds.map(|(_, kind)| kind).collect()
+}
+
+/// Returns the name of a kind without the line of the source, which an edit may move.
+fn without_line(kind: &str) -> &str {
+    kind.rsplit_once(':').filter(|(_, line)| is_number(line)).map_or(kind, |(name, _)| name)
 }
 
 /// Returns the costs of objects, and those of fields. Objects of `kinds` are summed by kind.
 fn costs_of(run: &Run, work: f64, kinds: &BTreeSet<Cow<'_, str>>) -> (Costs, Costs) {
     let (mut objects, mut fields): (BTreeMap<String, Sum>, BTreeMap<String, Sum>) = Default::default();
     for all in run.objects.iter().filter(|all| kinds.contains(all.object.as_str())) {
-        objects.insert(all.object.clone(), Sum::of_kind(all.waits, all.lines as usize));
-        let of_field =
-            |field: &FieldOfAll| (format!("{}{BETWEEN}{}", all.object, field.field), Sum::of_kind(field.waits, 0));
-        fields.extend(all.fields.iter().map(of_field));
+        let kind = without_line(&all.object);
+        let own = objects.entry(kind.to_owned()).or_default();
+        own.add_kind(all.waits);
+        own.line_count += all.lines as usize;
+        for field in &all.fields {
+            fields.entry(format!("{kind}{BETWEEN}{}", field.field)).or_default().add_kind(field.waits);
+        }
     }
     for line in run.lines.iter().filter(|line| !kinds.contains(&kind_of_all(&line.object))) {
         let Line { object, ownership_transfers, .. } = line;

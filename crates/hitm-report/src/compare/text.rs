@@ -1,7 +1,11 @@
 //! The comparison as tables.
 
+use crate::brief::shortened;
 use crate::columns::{Align, Columns, short};
 use crate::compare::{Change, Comparison, Cost, Figure, Judged, Pair, Verdict};
+
+/// The most columns of the name of an object or a field. `--json` has the whole names.
+const NAME_MAX: usize = 40;
 
 pub(super) fn render(comparison: &Comparison, rows: usize, width: usize) -> String {
     let Comparison { before, after, .. } = comparison;
@@ -190,8 +194,8 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize, widt
             [cell(&change.before), cell(&change.after)]
         };
         let cycles = |cost: &Option<Cost>| cost.as_ref().map(|cost| cost.cycles);
-        let mut cells =
-            vec![change.object.clone(), change.field.clone().unwrap_or_else(|| "(all)".to_owned()), change.lines()];
+        let field = change.field.as_deref().unwrap_or("(all)");
+        let mut cells = vec![shortened(&change.object, NAME_MAX), shortened(field, NAME_MAX), change.lines()];
         cells.extend(both(&|cost| Some(cost.cycles)));
         cells.push(percent_of(cycles(&change.before), cycles(&change.after)));
         cells.extend(both(&|cost| cost.cycles_per_load));

@@ -359,20 +359,18 @@ fn objects(object: &str, lines: u64, field: &str, misses: u64, cycles: f64) -> O
     serde_json::from_str(&text).unwrap()
 }
 
-/// The blocks of another build have other numbers, and a file keeps the lines of a few of them.
+/// The blocks of another build have other numbers and other places in the source, and a file keeps the lines of a few of them.
 #[test]
 fn objects_with_numbers_are_compared_by_kind() {
-    let run = |number: u32, blocks: u64, cycles: f64| {
+    let run = |at: u32, number: u32, blocks: u64, cycles: f64| {
         let mut run = run("baseline", 100.0, 1.0);
-        let block = format!("Node of push list.rs:7 #{number}");
+        let kind = format!("Node of push list.rs:{at}");
+        let block = format!("{kind} #{number}");
         run.lines = vec![line(&block, 0, "next", 10, 100.0), line("stop", 0, "stop", 10, 100.0)];
-        run.objects = vec![
-            objects("Node of push list.rs:7", blocks, "next", 1_000, cycles),
-            objects("stop", 1, "stop", 10, 1_000.0),
-        ];
+        run.objects = vec![objects(&kind, blocks, "next", 1_000, cycles), objects("stop", 1, "stop", 10, 1_000.0)];
         run
     };
-    let [before, after] = [run(1, 8, 400_000.0), run(42, 6, 200_000.0)].map(|run| file(vec![run]));
+    let [before, after] = [run(7, 1, 8, 400_000.0), run(9, 42, 6, 200_000.0)].map(|run| file(vec![run]));
     let compared = compared(&before, &after);
     let pair = &compared.pairs[0];
     let told: Vec<_> =
@@ -380,7 +378,7 @@ fn objects_with_numbers_are_compared_by_kind() {
     // In 200 frames.
     assert_eq!(
         told,
-        [("Node of push list.rs:7", "8 lines -> 6 lines".to_owned(), true), ("stop", "0".to_owned(), false)]
+        [("Node of push list.rs", "8 lines -> 6 lines".to_owned(), true), ("stop", "0".to_owned(), false)]
     );
     let next = &pair.fields[0];
     let cycles = [&next.before, &next.after].map(|cost| cost.as_ref().map(|cost| cost.cycles));
@@ -393,5 +391,5 @@ fn objects_with_numbers_are_compared_by_kind() {
     let mut earlier = before;
     earlier.runs[0].objects.clear();
     let text = self::compared(&earlier, &after).render(20, 120);
-    assert!(text.contains("list.rs:7 #1 ") && text.contains("list.rs:7 #42 "), "{text}");
+    assert!(text.contains("list.rs:7 #1 ") && text.contains("list.rs:9 #42 "), "{text}");
 }
