@@ -268,8 +268,7 @@ pub(crate) fn render(all: &[Objects], lines: usize, cycles: f64) -> String {
     let shown = &all[..all.len().min(lines).min(KINDS_SHOWN)];
     for objects in shown {
         columns.row(row(shortened(&objects.object, NAME_MAX), objects.waits, short(objects.lines as f64)));
-        let is_shown = |field: &&FieldOfAll| field.waits.cycles >= FIELD_SHARE_MIN * objects.waits.cycles;
-        for field in objects.fields.iter().filter(is_shown).take(FIELDS_SHOWN) {
+        for field in objects.fields.iter().take(objects.fields_shown()) {
             columns.row(row(field.shown(), field.waits, String::new()));
         }
     }
@@ -279,6 +278,20 @@ pub(crate) fn render(all: &[Objects], lines: usize, cycles: f64) -> String {
         text.push_str(&format!("everything else: {} % of the waits\n", percent(rest, cycles)));
     }
     text
+}
+
+/// Leaves of a run's kinds what is shown, in the order of their waits.
+pub(crate) fn keep_shown(all: &mut Vec<Objects>) {
+    all.truncate(KINDS_SHOWN);
+    all.iter_mut().for_each(|objects| objects.fields.truncate(objects.fields_shown()));
+}
+
+impl Objects {
+    /// Returns how many of the fields are shown: they are in the order of their waits.
+    fn fields_shown(&self) -> usize {
+        let is_shown = |field: &&FieldOfAll| field.waits.cycles >= FIELD_SHARE_MIN * self.waits.cycles;
+        self.fields.iter().take(FIELDS_SHOWN).take_while(is_shown).count()
+    }
 }
 
 impl FieldOfAll {

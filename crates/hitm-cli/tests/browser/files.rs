@@ -30,6 +30,13 @@ fn line(object: &str, field: &str, misses: u64) -> Value {
         "fields": [{ "field": field, "offset": 8, "hitm_local": 1, "hitm_remote": 1, "loads": 9, "stores": 9, "sites": [site(object, field, misses)], "invalidated_by": [] }] })
 }
 
+/// All objects of a kind, on two lines.
+fn objects(object: &str, field: &str) -> Value {
+    json!({ "object": object, "lines": 2, "misses": 10, "hitm_local": 1, "hitm_remote": 1, "cycles": 800.0,
+        "fields": [{ "field": field, "misses": 10, "hitm_local": 1, "hitm_remote": 1, "cycles": 800.0, "function": object,
+            "location": object, "share": 1.0 }] })
+}
+
 fn run(name: &str, lines: &Value) -> Value {
     json!({ "workload": name, "mitigation": name, "host": "simulated", "machine": name, "arbitration": "fifo", "coherence": "full",
         "seed": 1, "seeds": [1], "wall_seconds": 1.0, "metric": { "name": name, "value": 2.0, "interval": null, "unit": "", "better": "lower" },
@@ -53,10 +60,12 @@ pub(crate) fn many(count: usize) -> Value {
 pub(crate) fn unusual() -> Vec<(&'static str, Value)> {
     let cores: Vec<Value> = (0..2_048).map(|core| json!([f64::from(core % 10) / 20.0, 0.5])).collect();
     let mut large = run("large", &json!([line("object", "word", 10)]));
+    large["objects"] = json!([objects("all objects", "word")]);
     (large["cores"], large["exchanged"]) = (json!(cores), json!([[0, 31, 5, 400.0], [31, 0, 2, 100.0]]));
     let mut layout = run("unnamed", &json!([line("memory at 0x1000", "+8", 10)]));
     layout["layouts"] = json!({ "memory at 0x1000": [] });
     let mut hostile = run(HOSTILE, &json!([line(HOSTILE, HOSTILE, 10)]));
+    hostile["objects"] = json!([objects(HOSTILE, HOSTILE)]);
     let word = json!({ "name": HOSTILE, "offset": 0, "size": 8, "doc": HOSTILE });
     hostile["layouts"] = json!({ HOSTILE: [word] });
     hostile["kernel_parts"] = json!({ HOSTILE: 0.5 });

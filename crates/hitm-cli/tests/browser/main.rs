@@ -185,7 +185,7 @@ fn keys_reach_every_view_and_line() {
 }
 
 /// What views say of the files of [`files::unusual`]: docs/reports.md has these sentences.
-const SAID: [(&str, &str, &str); 19] = [
+const SAID: [(&str, &str, &str); 20] = [
     ("no-runs", "summary", "The file has no runs"),
     ("no-runs", "machine", "The file has no runs"),
     ("no-runs", "sweep", "No curve: these files have one size of machine"),
@@ -198,6 +198,7 @@ const SAID: [(&str, &str, &str); 19] = [
     ("one-cpu", "line", "Who invalidates whom"),
     ("large", "machine", "Package 3"),
     ("large", "machine", "4,096"),
+    ("large", "summary", "All objects of a kind"),
     ("large", "summary", "The hottest lines"),
     ("unnamed", "line", "+8"),
     ("unnamed", "object", "the layout is not known, so only touched bytes are listed"),

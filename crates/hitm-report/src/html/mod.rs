@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use crate::columns::short;
 use crate::compare::{self, Verdict};
 use crate::line::kind_of;
+use crate::objects::keep_shown;
 use crate::result::{InvalidatedBy, Line, ReadError, ResultFile, Run};
 use crate::sweep::{self, Sweep};
 
@@ -153,8 +154,7 @@ fn shown(all: &ResultFile) -> ResultFile {
     file.declared.retain(|own| objects.contains(own.name.as_str()));
     for run in &mut file.runs {
         let waited = run.waited();
-        // No view shows them.
-        run.objects.clear();
+        keep_shown(&mut run.objects);
         let lines = &run.lines;
         run.layouts.retain(|name, _| lines.iter().any(|line| line.object == *name));
         for line in &mut run.lines {

@@ -67,6 +67,20 @@ function hottest(run, count) {
   ], run.lines.slice(0, count));
 }
 
+/** The waits for all objects of a kind, and for their fields. */
+function kinds(run) {
+  const rows = run.kinds.flatMap((all) => [{ ...all, name: all.object, whole: true }, ...all.fields.map((field) => ({ ...field, name: field.field }))]);
+  return table('All objects of a kind', [
+    { head: 'objects, field', cell: (row) => (row.whole ? row.name : el('span', { class: 'inner' }, row.name)) },
+    { head: 'longest wait', title: 'the function that waited longest for the field', cell: (row) => (row.whole ? '' : el('code', { title: row.location }, row.function)) },
+    { head: 'waits', number: true, class: 'bars', cell: (row) => bar(row.cycles / run.waits, percent(row.cycles / run.waits)) },
+    { head: 'cycles per miss', number: true, cell: (row) => short(row.cycles / Math.max(1, row.misses)) },
+    { head: 'misses', number: true, cell: (row) => short(row.misses) },
+    { head: 'HITMs', number: true, cell: (row) => short(row.hitm_local + row.hitm_remote) },
+    { head: 'lines', number: true, cell: (row) => (row.whole ? short(row.lines) : '') },
+  ], rows);
+}
+
 function summary(place, run) {
   const figures = [
     [words(run.metric.name), figure(run.metric)],
@@ -83,6 +97,8 @@ function summary(place, run) {
   const first = run.lines.filter((line) => line.waits > 0.02 * run.waits).slice(0, 4);
   place.append(first.length ? el('ol', { class: 'advice' }, first.map((line) => advice(run, line)))
     : missing(run.host === 'native' ? 'A native run counts no lines: run it on a simulated machine.' : 'No line was waited for: this run has no contention that the model sees.'));
+  // Where each kind is one line, the lines say as much.
+  if (run.kinds.some((all) => all.lines > 1)) place.append(el('h2', null, 'Objects'), kinds(run));
   if (run.lines.length) {
     place.append(el('h2', null, 'Lines'), hottest(run, 20),
       run.lines.length > 20 ? el('p', null, el('a', { href: lineAddress(run, run.lines[0]) }, 'All ' + run.lines.length + ' lines')) : '');
