@@ -36,7 +36,7 @@ pub(crate) fn heading(file: &ResultFile, run: &Run) -> String {
     text
 }
 
-fn counted(count: usize, what: &str) -> String {
+pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -65,7 +65,7 @@ impl<P: Platform> Handle<P> {
         self.spawn_as(&mut options.into(), future)
     }
 
-    /// Spawns a task as [`Handle::spawn`] does, with options whose large value is not moved.
+    /// Spawns a task as [`Handle::spawn`] does. The options are many bytes, so they are not moved.
     pub(crate) fn spawn_as<F>(&self, options: &mut SpawnOptions, future: F) -> JoinHandle<P, F::Output>
     where
         F: Future + Send + 'static,

@@ -4,8 +4,9 @@
 //! and an object may have several instances, whose costs are added. A file keeps only a run's
 //! hottest lines, so a sum over many instances lacks the coldest.
 //!
-//! Objects whose names have a number or an address, such as blocks of the heap, have other ones in
-//! the second file. They are compared by [kind](crate::objects), if both files have those sums.
+//! Objects whose names have a number or an address, such as blocks of the heap, have other numbers
+//! in the second file. They are compared by [kind](crate::objects), if both files have those sums:
+//! by all cycles that CPUs waited for them, stores included.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::compare::{WEIGHT_MIN, is_apart, joined, larger};
+use crate::heading::counted;
 use crate::line::is_number;
 use crate::objects::{Waits, kind_of_all};
 use crate::result::{Field, Line, Run};
@@ -132,27 +134,30 @@ type Costs = BTreeMap<String, Cost>;
 /// The separator of an object's name and a field's; neither contains it.
 const BETWEEN: char = '\n';
 
-/// Returns the kinds of the objects that are compared by kind.
-fn kinds<'a>(before: &'a Run, after: &'a Run) -> BTreeSet<Cow<'a, str>> {
-    let runs = [before, after];
-    if runs.iter().any(|run| run.objects.is_empty()) {
-        return BTreeSet::new();
-    }
-    let names = runs.into_iter().flat_map(|run| &run.lines).map(|line| line.object.as_str());
-    let kinds = names.map(|object| (object, kind_of_all(object))).filter(|(object, kind)| kind != object);
-    kinds.map(|(_, kind)| kind).collect()
+/// Returns the name of the kind of an object whose name has a number or an address, without the line
+/// of the source, which an edit may move.
+fn numbered(object: &str) -> Option<String> {
+    let kind = kind_of_all(object);
+    (kind != object).then(|| without_line(&kind).to_owned())
 }
 
-/// Returns the name of a kind without the line of the source, which an edit may move.
 fn without_line(kind: &str) -> &str {
     kind.rsplit_once(':').filter(|(_, line)| is_number(line)).map_or(kind, |(name, _)| name)
 }
 
+/// Returns the kinds of a run's numbered objects that have lines here, and its kinds with a sum.
+fn kinds_of(lines: &[Cow<'_, Line>], run: &Run) -> [BTreeSet<String>; 2] {
+    let of_lines = lines.iter().filter_map(|line| numbered(&line.object)).collect();
+    [of_lines, run.objects.iter().map(|all| without_line(&all.object).to_owned()).collect()]
+}
+
 /// Returns the costs of objects, and those of fields. Objects of `kinds` are summed by kind.
-fn costs_of(run: &Run, work: f64, kinds: &BTreeSet<Cow<'_, str>>) -> (Costs, Costs) {
+fn costs_of(lines: &[Cow<'_, Line>], run: &Run, work: f64, kinds: &BTreeSet<String>) -> (Costs, Costs) {
     let (mut objects, mut fields): (BTreeMap<String, Sum>, BTreeMap<String, Sum>) = Default::default();
-    for all in run.objects.iter().filter(|all| kinds.contains(all.object.as_str())) {
-        let kind = without_line(&all.object);
+    for (kind, all) in run.objects.iter().map(|all| (without_line(&all.object), all)) {
+        if !kinds.contains(kind) {
+            continue;
+        }
         let own = objects.entry(kind.to_owned()).or_default();
         own.add_kind(all.waits);
         own.line_count += all.lines as usize;
@@ -160,11 +165,14 @@ fn costs_of(run: &Run, work: f64, kinds: &BTreeSet<Cow<'_, str>>) -> (Costs, Cos
             fields.entry(format!("{kind}{BETWEEN}{}", field.field)).or_default().add_kind(field.waits);
         }
     }
-    for line in run.lines.iter().filter(|line| !kinds.contains(&kind_of_all(&line.object))) {
-        let Line { object, ownership_transfers, .. } = line;
+    let is_summed = |line: &&Cow<'_, Line>| {
+        kinds.contains(without_line(&line.object)) || numbered(&line.object).is_some_and(|kind| kinds.contains(&kind))
+    };
+    for line in lines.iter().filter(|line| !is_summed(line)) {
+        let object = &line.object;
         let own = objects.entry(object.clone()).or_default();
         own.add_line(line.line);
-        own.transfers = Some(own.transfers.unwrap_or(0) + ownership_transfers);
+        own.transfers = Some(own.transfers.unwrap_or(0) + line.ownership_transfers);
         for field in &line.fields {
             own.add_field(field);
             let sum = fields.entry(format!("{object}{BETWEEN}{}", field.field)).or_default();
@@ -179,9 +187,17 @@ fn costs_of(run: &Run, work: f64, kinds: &BTreeSet<Cow<'_, str>>) -> (Costs, Cos
 
 /// Returns the cost of waiting for each object, and for each field, in both.
 pub(super) fn changes(before: &Run, after: &Run, work: &Work, threshold: f64) -> (Vec<Change>, Vec<Change>) {
-    let kinds = kinds(before, after);
-    let (objects_before, fields_before) = costs_of(before, work.before, &kinds);
-    let (objects_after, fields_after) = costs_of(after, work.after, &kinds);
+    let lines = [before, after].map(|run| run.lines.iter().flat_map(Line::by_object).collect::<Vec<_>>());
+    let [of_before, sums_before] = kinds_of(&lines[0], before);
+    let [of_after, sums_after] = kinds_of(&lines[1], after);
+    // By its sums, if each file that has lines of the kind has its sum too, and both have sums.
+    let has_sum = |kind: &String| {
+        (sums_before.contains(kind) || !of_before.contains(kind) && !sums_before.is_empty())
+            && (sums_after.contains(kind) || !of_after.contains(kind) && !sums_after.is_empty())
+    };
+    let kinds = of_before.union(&of_after).filter(|kind| has_sum(kind)).cloned().collect();
+    let (objects_before, fields_before) = costs_of(&lines[0], before, work.before, &kinds);
+    let (objects_after, fields_after) = costs_of(&lines[1], after, work.after, &kinds);
     let all = |costs: &Costs| costs.values().map(|cost| cost.cycles).sum::<f64>();
     let least = WEIGHT_MIN * all(&objects_before).max(all(&objects_after));
     (
@@ -252,7 +268,7 @@ impl Cost {
     /// number where an object has several instances.
     fn named_lines(&self) -> String {
         let Some((first, last)) = self.lines.first().zip(self.lines.last()) else {
-            return if self.line_count > 0 { format!("{} lines", self.line_count) } else { "-".to_owned() };
+            return if self.line_count > 0 { counted(self.line_count, "line") } else { "-".to_owned() };
         };
         let is_stretch = (last - first) as usize + 1 == self.lines.len();
         let names = match self.lines.len() {

@@ -1,5 +1,6 @@
 //! The comparison for a mail: shorter than a screen, and narrow enough to be quoted.
 
+use crate::brief::shortened;
 use crate::columns::short;
 use crate::compare::text::{figure, percent_of, rank};
 use crate::compare::{Change, Comparison, Cost, Judged, Pair};
@@ -13,6 +14,9 @@ pub(super) const WIDTH_MAX: usize = 72;
 /// The largest number of lines of differences, and of fields; runs have the remaining lines.
 const DIFFERS_MAX: usize = 3;
 const FIELDS_MAX: usize = 3;
+
+/// The largest number of columns of an object's name, beside the figures and the field.
+const OBJECT_MAX: usize = 24;
 
 pub(super) fn render(comparison: &Comparison) -> String {
     let Comparison { before, after, .. } = comparison;
@@ -102,13 +106,14 @@ fn fields(pairs: &[&Pair]) -> Vec<String> {
         let cycles = |cost: &Option<Cost>| cost.as_ref().map(|cost| cost.cycles);
         let number = |cost: &Option<Cost>| cycles(cost).map_or_else(|| "-".to_owned(), short);
         let field = change.field.as_deref().unwrap_or_default();
+        let is_of_kind = change.before.iter().chain(&change.after).all(Cost::is_of_kind);
+        let line = if is_of_kind { String::new() } else { format!(", line {}", change.lines()) };
         format!(
-            "{:<7} {} -> {}  {}.{field}, line {} ({})",
+            "{:<7} {} -> {}  {}.{field}{line} ({})",
             percent_of(cycles(&change.before), cycles(&change.after)),
             number(&change.before),
             number(&change.after),
-            change.object,
-            change.lines(),
+            shortened(&change.object, OBJECT_MAX),
             pair.key.mitigation,
         )
     }));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use expect_test::{expect, expect_file};
-use hitm_report::compare::{Comparison, THRESHOLD, Verdict, compare};
+use hitm_report::compare::{Change, Comparison, THRESHOLD, Verdict, compare};
 use hitm_report::result::{Better, Field, Host, Line, Machine, Metric, Objects, ResultFile, Run, SCHEMA, Site};
 use proptest::prelude::*;
 
@@ -359,37 +359,50 @@ fn objects(object: &str, lines: u64, field: &str, misses: u64, cycles: f64) -> O
     serde_json::from_str(&text).unwrap()
 }
 
-/// The blocks of another build have other numbers and other places in the source, and a file keeps the lines of a few of them.
+/// Blocks of one kind, of which a file keeps one line, and a variable.
+fn with_blocks(at: u32, number: u32, blocks: u64, cycles: f64) -> Run {
+    let mut run = run("baseline", 100.0, 1.0);
+    let kind = format!("Node of push list.rs:{at}");
+    run.lines = vec![line(&format!("{kind} #{number}"), 0, "next", 10, 100.0), line("stop", 0, "stop", 10, 100.0)];
+    run.objects = vec![objects(&kind, blocks, "next", 1_000, cycles), objects("stop", 1, "stop", 10, 1_000.0)];
+    run
+}
+
+/// The blocks of another build have other numbers and another place in the source, and a file keeps
+/// the lines of a few of them.
 #[test]
 fn objects_with_numbers_are_compared_by_kind() {
-    let run = |at: u32, number: u32, blocks: u64, cycles: f64| {
-        let mut run = run("baseline", 100.0, 1.0);
-        let kind = format!("Node of push list.rs:{at}");
-        let block = format!("{kind} #{number}");
-        run.lines = vec![line(&block, 0, "next", 10, 100.0), line("stop", 0, "stop", 10, 100.0)];
-        run.objects = vec![objects(&kind, blocks, "next", 1_000, cycles), objects("stop", 1, "stop", 10, 1_000.0)];
-        run
-    };
-    let [before, after] = [run(7, 1, 8, 400_000.0), run(9, 42, 6, 200_000.0)].map(|run| file(vec![run]));
-    let compared = compared(&before, &after);
-    let pair = &compared.pairs[0];
-    let told: Vec<_> =
-        pair.objects.iter().map(|change| (change.object.as_str(), change.lines(), change.moved)).collect();
-    // In 200 frames.
-    assert_eq!(
-        told,
-        [("Node of push list.rs", "8 lines -> 6 lines".to_owned(), true), ("stop", "0".to_owned(), false)]
-    );
-    let next = &pair.fields[0];
-    let cycles = [&next.before, &next.after].map(|cost| cost.as_ref().map(|cost| cost.cycles));
-    assert_eq!((next.field.as_deref(), cycles), (Some("next"), [Some(2_000.0), Some(1_000.0)]));
-    let text = compared.render(20, 120);
-    assert!(!text.contains(" #"), "{text}");
-    assert!(!text.contains("may only be colder"), "{text}");
+    let (before, after) = (with_blocks(7, 1, 8, 400_000.0), with_blocks(9, 42, 1, 200_000.0));
+    // A kind that has become cold has a sum and no line.
+    let mut cold = after.clone();
+    cold.lines.remove(0);
+    for after in [after, cold] {
+        let compared = compared(&file(vec![before.clone()]), &file(vec![after]));
+        let pair = &compared.pairs[0];
+        let told = |change: &Change| (change.object.clone(), change.lines(), change.moved);
+        let told: Vec<_> = pair.objects.iter().map(told).collect();
+        let nodes = ("Node of push list.rs".to_owned(), "8 lines -> 1 line".to_owned(), true);
+        assert_eq!(told, [nodes, ("stop".to_owned(), "0".to_owned(), false)]);
+        let next = &pair.fields[0];
+        let cycles = [&next.before, &next.after].map(|cost| cost.as_ref().map(|cost| cost.cycles));
+        // In 200 frames.
+        assert_eq!((next.field.as_deref(), cycles), (Some("next"), [Some(2_000.0), Some(1_000.0)]));
+        let text = compared.render(20, 120);
+        assert!(!text.contains(" #") && !text.contains("may only be colder"), "{text}");
+        assert!(compared.render_mail().contains("-50 %   2.0K -> 1.0K  Node of push list.rs.next (baseline)"));
+    }
+}
 
-    // A file of an earlier version has no sums: the lines that it keeps are compared.
-    let mut earlier = before;
-    earlier.runs[0].objects.clear();
-    let text = self::compared(&earlier, &after).render(20, 120);
-    assert!(text.contains("list.rs:7 #1 ") && text.contains("list.rs:9 #42 "), "{text}");
+/// A file of an earlier version has no sums, and a file has the sums of 40 kinds: without a sum,
+/// lines are compared.
+#[test]
+fn objects_with_numbers_are_compared_by_line_without_a_sum() {
+    let (before, after) = (with_blocks(7, 1, 8, 400_000.0), with_blocks(9, 42, 1, 200_000.0));
+    let (mut earlier, mut without) = (before.clone(), before);
+    earlier.objects.clear();
+    without.objects.remove(0);
+    for before in [earlier, without] {
+        let text = compared(&file(vec![before]), &file(vec![after.clone()])).render(20, 120);
+        assert!(text.contains("list.rs:7 #1 ") && text.contains("list.rs:9 #42 "), "{text}");
+    }
 }
