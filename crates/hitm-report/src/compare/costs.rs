@@ -134,8 +134,8 @@ type Costs = BTreeMap<String, Cost>;
 /// The separator of an object's name and a field's; neither contains it.
 const BETWEEN: char = '\n';
 
-/// Returns the name of the kind of an object whose name has a number or an address, without the line
-/// of the source, which an edit may move.
+/// Returns the name of the kind of an object whose name has a number or an address, without the
+/// line of the source, which an edit may move.
 fn numbered(object: &str) -> Option<String> {
     let kind = kind_of_all(object);
     (kind != object).then(|| without_line(&kind).to_owned())
