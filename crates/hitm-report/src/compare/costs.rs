@@ -40,7 +40,8 @@ pub struct Cost {
     pub hitm: f64,
     /// Misses per unit.
     pub misses: f64,
-    /// Ownership transfers per unit; for objects only.
+    /// Ownership transfers of its lines per unit; for objects only. Those of a line that several
+    /// objects share count for each of them.
     pub ownership_transfers: Option<f64>,
     /// The lines of the object that hold it, in order; none for all objects of a kind.
     pub lines: Vec<u32>,
@@ -134,21 +135,29 @@ type Costs = BTreeMap<String, Cost>;
 /// The separator of an object's name and a field's; neither contains it.
 const BETWEEN: char = '\n';
 
-/// Returns the name of the kind of an object whose name has a number or an address, without the
-/// line of the source, which an edit may move.
-fn numbered(object: &str) -> Option<String> {
-    let kind = kind_of_all(object);
-    (kind != object).then(|| without_line(&kind).to_owned())
-}
-
+/// Returns the name of a kind without the line of the source, which an edit may move. The blocks that
+/// several lines of one function and file allocate are one kind then, if they are of one type.
 fn without_line(kind: &str) -> &str {
     kind.rsplit_once(':').filter(|(_, line)| is_number(line)).map_or(kind, |(name, _)| name)
 }
 
-/// Returns the kinds of a run's numbered objects that have lines here, and its kinds with a sum.
-fn kinds_of(lines: &[Cow<'_, Line>], run: &Run) -> [BTreeSet<String>; 2] {
-    let of_lines = lines.iter().filter_map(|line| numbered(&line.object)).collect();
-    [of_lines, run.objects.iter().map(|all| without_line(&all.object).to_owned()).collect()]
+/// Returns the kinds that are compared by their sums: those of which no file has a line by that very
+/// name. `lines` are the lines of each run's objects.
+fn kinds(runs: [&Run; 2], lines: &[Vec<Cow<'_, Line>>; 2]) -> BTreeSet<String> {
+    if runs.iter().any(|run| run.objects.is_empty()) {
+        return BTreeSet::new();
+    }
+    let names: BTreeSet<&str> = lines.iter().flatten().map(|line| line.object.as_str()).collect();
+    let sums = runs.iter().flat_map(|run| &run.objects).filter(|all| !names.contains(all.object.as_str()));
+    let mut kinds: BTreeSet<String> = sums.map(|all| without_line(&all.object).to_owned()).collect();
+    // A file has the sums of its hottest kinds. Without a sum the lines say more.
+    for (run, lines) in runs.into_iter().zip(lines) {
+        let has_sum = |line: &&Cow<'_, Line>| run.objects.iter().any(|all| all.object == kind_of_all(&line.object));
+        for line in lines.iter().filter(|line| !has_sum(line)) {
+            kinds.remove(without_line(&kind_of_all(&line.object)));
+        }
+    }
+    kinds
 }
 
 /// Returns the costs of objects, and those of fields. Objects of `kinds` are summed by kind.
@@ -165,9 +174,7 @@ fn costs_of(lines: &[Cow<'_, Line>], run: &Run, work: f64, kinds: &BTreeSet<Stri
             fields.entry(format!("{kind}{BETWEEN}{}", field.field)).or_default().add_kind(field.waits);
         }
     }
-    let is_summed = |line: &&Cow<'_, Line>| {
-        kinds.contains(without_line(&line.object)) || numbered(&line.object).is_some_and(|kind| kinds.contains(&kind))
-    };
+    let is_summed = |line: &&Cow<'_, Line>| kinds.contains(without_line(&kind_of_all(&line.object)));
     for line in lines.iter().filter(|line| !is_summed(line)) {
         let object = &line.object;
         let own = objects.entry(object.clone()).or_default();
@@ -188,14 +195,7 @@ fn costs_of(lines: &[Cow<'_, Line>], run: &Run, work: f64, kinds: &BTreeSet<Stri
 /// Returns the cost of waiting for each object, and for each field, in both.
 pub(super) fn changes(before: &Run, after: &Run, work: &Work, threshold: f64) -> (Vec<Change>, Vec<Change>) {
     let lines = [before, after].map(|run| run.lines.iter().flat_map(Line::by_object).collect::<Vec<_>>());
-    let [of_before, sums_before] = kinds_of(&lines[0], before);
-    let [of_after, sums_after] = kinds_of(&lines[1], after);
-    // By its sums, if each file that has lines of the kind has its sum too, and both have sums.
-    let has_sum = |kind: &String| {
-        (sums_before.contains(kind) || !of_before.contains(kind) && !sums_before.is_empty())
-            && (sums_after.contains(kind) || !of_after.contains(kind) && !sums_after.is_empty())
-    };
-    let kinds = of_before.union(&of_after).filter(|kind| has_sum(kind)).cloned().collect();
+    let kinds = kinds([before, after], &lines);
     let (objects_before, fields_before) = costs_of(&lines[0], before, work.before, &kinds);
     let (objects_after, fields_after) = costs_of(&lines[1], after, work.after, &kinds);
     let all = |costs: &Costs| costs.values().map(|cost| cost.cycles).sum::<f64>();

@@ -205,6 +205,10 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize, widt
         columns.row(cells);
     }
     let mut text = columns.render(width);
+    let is_of_kind = |change: &&Change| change.before.iter().chain(&change.after).all(Cost::is_of_kind);
+    if objects.iter().chain(fields.iter().take(rows)).any(is_of_kind) {
+        text.push_str("rows without a line's number: all objects of a kind; their cycles include stores\n");
+    }
     let left = fields.len().saturating_sub(rows);
     if left > 0 {
         text.push_str(&format!("{left} more fields: --lines {}\n", fields.len()));

@@ -352,8 +352,8 @@ proptest! {
 /// All objects of a kind, with one field.
 fn objects(object: &str, lines: u64, field: &str, misses: u64, cycles: f64) -> Objects {
     let text = format!(
-        r#"{{"object": "{object}", "lines": {lines}, "misses": {misses}, "local": {misses}, "remote": 0, "cycles": {cycles}, "fields":
-        [{{"field": "{field}", "misses": {misses}, "local": {misses}, "remote": 0, "cycles": {cycles}, "function": "f",
+        r#"{{"object": "{object}", "lines": {lines}, "misses": {misses}, "hitm_local": {misses}, "hitm_remote": 0, "cycles": {cycles}, "fields":
+        [{{"field": "{field}", "misses": {misses}, "hitm_local": {misses}, "hitm_remote": 0, "cycles": {cycles}, "function": "f",
         "location": "f.rs:1", "share": 1}}]}}"#
     );
     serde_json::from_str(&text).unwrap()
@@ -361,7 +361,7 @@ fn objects(object: &str, lines: u64, field: &str, misses: u64, cycles: f64) -> O
 
 /// Blocks of one kind, of which a file keeps one line, and a variable.
 fn with_blocks(at: u32, number: u32, blocks: u64, cycles: f64) -> Run {
-    let mut run = run("baseline", 100.0, 1.0);
+    let mut run = run("baseline", 100.0, f64::from(at));
     let kind = format!("Node of push list.rs:{at}");
     run.lines = vec![line(&format!("{kind} #{number}"), 0, "next", 10, 100.0), line("stop", 0, "stop", 10, 100.0)];
     run.objects = vec![objects(&kind, blocks, "next", 1_000, cycles), objects("stop", 1, "stop", 10, 1_000.0)];
@@ -373,23 +373,28 @@ fn with_blocks(at: u32, number: u32, blocks: u64, cycles: f64) -> Run {
 #[test]
 fn objects_with_numbers_are_compared_by_kind() {
     let (before, after) = (with_blocks(7, 1, 8, 400_000.0), with_blocks(9, 42, 1, 200_000.0));
-    // A kind that has become cold has a sum and no line.
-    let mut cold = after.clone();
-    cold.lines.remove(0);
-    for after in [after, cold] {
-        let compared = compared(&file(vec![before.clone()]), &file(vec![after]));
+    // A cold kind has a sum and no line.
+    let cold = |run: &Run| {
+        let mut run = run.clone();
+        run.lines.remove(0);
+        run
+    };
+    let both = [before.clone(), after.clone()];
+    for [before, after] in [both, [before.clone(), cold(&after)], [cold(&before), cold(&after)]] {
+        let compared = compared(&file(vec![before]), &file(vec![after]));
         let pair = &compared.pairs[0];
         let told = |change: &Change| (change.object.clone(), change.lines(), change.moved);
         let told: Vec<_> = pair.objects.iter().map(told).collect();
         let nodes = ("Node of push list.rs".to_owned(), "8 lines -> 1 line".to_owned(), true);
         assert_eq!(told, [nodes, ("stop".to_owned(), "0".to_owned(), false)]);
         let next = &pair.fields[0];
-        let cycles = [&next.before, &next.after].map(|cost| cost.as_ref().map(|cost| cost.cycles));
+        let costs = [&next.before, &next.after].map(|cost| cost.as_ref().map(|cost| (cost.cycles, cost.hitm)));
         // In 200 frames.
-        assert_eq!((next.field.as_deref(), cycles), (Some("next"), [Some(2_000.0), Some(1_000.0)]));
+        assert_eq!((next.field.as_deref(), costs), (Some("next"), [Some((2_000.0, 5.0)), Some((1_000.0, 5.0))]));
         let text = compared.render(20, 120);
         assert!(!text.contains(" #") && !text.contains("may only be colder"), "{text}");
-        assert!(compared.render_mail().contains("-50 %   2.0K -> 1.0K  Node of push list.rs.next (baseline)"));
+        let mail = compared.render_mail();
+        assert!(mail.contains("-50 %   2.0K -> 1.0K  Node of push list.rs.next (baseline)"), "{mail}");
     }
 }
 
