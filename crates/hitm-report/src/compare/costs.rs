@@ -135,14 +135,14 @@ type Costs = BTreeMap<String, Cost>;
 /// The separator of an object's name and a field's; neither contains it.
 const BETWEEN: char = '\n';
 
-/// Returns the name of a kind without the line of the source, which an edit may move. The blocks that
-/// several lines of one function and file allocate are one kind then, if they are of one type.
+/// Returns the name of a kind without the line of the source, which an edit may move. Blocks of one
+/// type that several lines of one function and file allocate are one kind then.
 fn without_line(kind: &str) -> &str {
     kind.rsplit_once(':').filter(|(_, line)| is_number(line)).map_or(kind, |(name, _)| name)
 }
 
-/// Returns the kinds that are compared by their sums: those of which no file has a line by that very
-/// name. `lines` are the lines of each run's objects.
+/// Returns the kinds that are compared by their sums: those of which no file has a line by that
+/// very name. `lines` are the lines of each run's objects.
 fn kinds(runs: [&Run; 2], lines: &[Vec<Cow<'_, Line>>; 2]) -> BTreeSet<String> {
     if runs.iter().any(|run| run.objects.is_empty()) {
         return BTreeSet::new();
