@@ -45,9 +45,9 @@ enum Stage<F: Future> {
     Gone,
 }
 
-/// It has whole lines of 64 bytes, so tasks of different CPUs share no line with each other, nor with the
-/// program's objects. `hitm exec` found that pairs of tasks on two cores waited mostly for such
-/// lines.
+/// It has whole lines of 64 bytes, so tasks of different CPUs share no line with each other, nor
+/// with the program's objects. `hitm exec` found that pairs of tasks on two cores waited mostly for
+/// such lines.
 #[repr(C, align(64))]
 struct Body<P: Platform, F: Future> {
     cell: Cell<P>,
