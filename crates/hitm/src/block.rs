@@ -32,7 +32,7 @@
 
 use std::alloc::{Layout, dealloc};
 use std::cell::RefCell;
-use std::mem::{replace, take};
+use std::mem::replace;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,6 @@ impl Kind {
     /// Makes the kind of blocks with `layout`, which has room and alignment for a pointer.
     #[inline]
     pub(crate) fn new(number: usize, layout: Layout) -> Self {
-        const { assert!(size_of::<Link>() == size_of::<usize>()) };
         assert!(layout.size() >= size_of::<Link>() && layout.align() >= align_of::<Link>());
         Self { number, layout }
     }
@@ -104,7 +103,6 @@ struct Link {
 }
 
 /// Blocks of one kind that nothing uses. They are freed when it is dropped.
-#[derive(Default)]
 struct List {
     /// `None` before the first block.
     kind: Option<Kind>,
@@ -190,7 +188,8 @@ impl Depot {
             return None;
         }
         let mut magazines = self.magazines.try_lock().ok()?;
-        let found = magazines.iter_mut().rfind(|magazine| magazine.kind == Some(kind)).map(take);
+        let found = magazines.iter_mut().rfind(|magazine| magazine.kind == Some(kind));
+        let found = found.map(|magazine| replace(magazine, List::EMPTY));
         self.tell(&*magazines);
         found
     }
@@ -216,7 +215,6 @@ impl Depot {
 }
 
 /// The two lists of a place.
-#[derive(Default)]
 struct Place([List; 2]);
 
 impl Place {
@@ -229,24 +227,23 @@ impl Place {
         own.and_then(List::pop).or_else(|| self.refill(kind, depot))
     }
 
-    /// Adds a block of `kind`. What has no room goes to the depot, or is freed.
+    /// Adds a block of `kind`. Older ones may go to the depot. Returns false if the block is still
+    /// the caller's: there is no list for it.
     ///
     /// # Safety
     /// As [`give_back`].
     #[inline]
-    unsafe fn add(&mut self, block: NonNull<u8>, kind: Kind, depot: &Depot) {
+    #[must_use]
+    unsafe fn add(&mut self, block: NonNull<u8>, kind: Kind, depot: &Depot) -> bool {
         let own = self.0.iter().position(|list| list.kind == Some(kind));
-        let Some(own) = own.or_else(|| self.list_for(kind)) else {
-            let mut alone = List { kind: Some(kind), ..List::EMPTY };
-            // SAFETY: the caller's duty. The block is freed at once.
-            return unsafe { alone.push(block) };
-        };
+        let Some(own) = own.or_else(|| self.list_for(kind)) else { return false };
         let list = &mut self.0[own];
         if list.count >= kind.most() {
             depot.add(list.split());
         }
         // SAFETY: the caller's duty.
         unsafe { list.push(block) };
+        true
     }
 
     /// Returns the index of a list without blocks, for `kind`. If there is none, frees a block of
@@ -299,7 +296,7 @@ pub(crate) unsafe fn give_back(block: NonNull<u8>, kind: Kind) {
     let add =
         |places: &[RefCell<Place>; PLACES]| unsafe { places[place].borrow_mut().add(block, kind, &DEPOTS[place]) };
     // A thread that ends has no lists any more.
-    if !kind.is_kept() || HERE.try_with(add).is_err() {
+    if !kind.is_kept() || HERE.try_with(add) != Ok(true) {
         // SAFETY: the caller's duty.
         unsafe { dealloc(block.as_ptr(), kind.layout) };
     }
@@ -322,7 +319,10 @@ mod tests {
 
     fn add(place: &mut Place, block: NonNull<u8>, kind: Kind, depot: &Depot) {
         // SAFETY: each test adds a block once after `new` or `take` has returned it.
-        unsafe { place.add(block, kind, depot) };
+        if !unsafe { place.add(block, kind, depot) } {
+            // SAFETY: `new` got it with this layout, and it was not added.
+            unsafe { dealloc(block.as_ptr(), kind.layout) };
+        }
     }
 
     #[test]

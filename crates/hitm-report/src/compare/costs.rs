@@ -135,6 +135,11 @@ type Costs = BTreeMap<String, Cost>;
 /// The separator of an object's name and a field's; neither contains it.
 const BETWEEN: char = '\n';
 
+/// Returns the name by which the kind of an object is compared.
+fn kind_of(object: &str) -> String {
+    without_line(&kind_of_all(object)).to_owned()
+}
+
 /// Returns the name of a kind without the line of the source, which an edit may move. Blocks of one
 /// type that several lines of one function and file allocate are one kind then.
 fn without_line(kind: &str) -> &str {
@@ -154,7 +159,7 @@ fn kinds(runs: [&Run; 2], lines: &[Vec<Cow<'_, Line>>; 2]) -> BTreeSet<String> {
     for (run, lines) in runs.into_iter().zip(lines) {
         let has_sum = |line: &&Cow<'_, Line>| run.objects.iter().any(|all| all.object == kind_of_all(&line.object));
         for line in lines.iter().filter(|line| !has_sum(line)) {
-            kinds.remove(without_line(&kind_of_all(&line.object)));
+            kinds.remove(&kind_of(&line.object));
         }
     }
     kinds
@@ -174,8 +179,7 @@ fn costs_of(lines: &[Cow<'_, Line>], run: &Run, work: f64, kinds: &BTreeSet<Stri
             fields.entry(format!("{kind}{BETWEEN}{}", field.field)).or_default().add_kind(field.waits);
         }
     }
-    let is_summed = |line: &&Cow<'_, Line>| kinds.contains(without_line(&kind_of_all(&line.object)));
-    for line in lines.iter().filter(|line| !is_summed(line)) {
+    for line in lines.iter().filter(|line| !kinds.contains(&kind_of(&line.object))) {
         let object = &line.object;
         let own = objects.entry(object.clone()).or_default();
         own.add_line(line.line);
@@ -237,6 +241,11 @@ fn changes_of(before: &Costs, after: &Costs, least: f64, threshold: f64) -> Vec<
 }
 
 impl Change {
+    /// Whether it is of all objects of a kind.
+    pub(super) fn is_of_kind(&self) -> bool {
+        self.before.iter().chain(&self.after).all(Cost::is_of_kind)
+    }
+
     /// Returns the change of the wait in cycles per unit; a missing cost counts as 0.
     #[must_use]
     pub fn difference(&self) -> f64 {

@@ -106,8 +106,7 @@ fn fields(pairs: &[&Pair]) -> Vec<String> {
         let cycles = |cost: &Option<Cost>| cost.as_ref().map(|cost| cost.cycles);
         let number = |cost: &Option<Cost>| cycles(cost).map_or_else(|| "-".to_owned(), short);
         let field = change.field.as_deref().unwrap_or_default();
-        let is_of_kind = change.before.iter().chain(&change.after).all(Cost::is_of_kind);
-        let line = if is_of_kind { String::new() } else { format!(", line {}", change.lines()) };
+        let line = if change.is_of_kind() { String::new() } else { format!(", line {}", change.lines()) };
         format!(
             "{:<7} {} -> {}  {}.{field}{line} ({})",
             percent_of(cycles(&change.before), cycles(&change.after)),

@@ -188,7 +188,8 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize, widt
         ("transfers\nbefore", Align::Right),
         ("after", Align::Right),
     ]);
-    for change in objects.iter().chain(fields.iter().take(rows)) {
+    let shown = || objects.iter().copied().chain(fields.iter().take(rows).copied());
+    for change in shown() {
         let both = |what: &dyn Fn(&Cost) -> Option<f64>| {
             let cell = |cost: &Option<Cost>| cost.as_ref().and_then(what).map_or_else(|| "-".to_owned(), count);
             [cell(&change.before), cell(&change.after)]
@@ -205,15 +206,13 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize, widt
         columns.row(cells);
     }
     let mut text = columns.render(width);
-    let is_of_kind = |change: &&Change| change.before.iter().chain(&change.after).all(Cost::is_of_kind);
-    if objects.iter().chain(fields.iter().take(rows)).any(is_of_kind) {
+    if shown().any(Change::is_of_kind) {
         text.push_str("rows without a line's number: all objects of a kind; their cycles include stores\n");
     }
     let left = fields.len().saturating_sub(rows);
     if left > 0 {
         text.push_str(&format!("{left} more fields: --lines {}\n", fields.len()));
     }
-    let shown = || objects.iter().copied().chain(fields.iter().take(rows).copied());
     let count = |cost: &Option<Cost>| cost.as_ref().map(|cost| if cost.is_of_kind() { 0 } else { cost.line_count });
     if shown().any(|change| count(&change.before) != count(&change.after)) {
         text.push_str("a file keeps a run's hottest lines: what is gone, new or on fewer of them may only be colder\n");

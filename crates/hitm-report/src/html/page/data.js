@@ -65,8 +65,7 @@ const runs = files.filter((file) => file.result).flatMap((file) => file.result.r
   ...run,
   file: file.name,
   lines: run.lines ?? [],
-  kinds: run.objects ?? [],
-  objects: undefined,
+  objects: run.objects ?? [],
   layouts: { ...run.layouts, ...layoutsOf(run, file.result.declared ?? []) },
   on: file.result.machines.find((machine) => machine.name === run.machine) ?? { name: run.machine },
 })));

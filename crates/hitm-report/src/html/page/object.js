@@ -5,7 +5,7 @@ const LINES_MAX = 64;
 
 /** The objects of a run, by their waits. */
 function objectsOf(run) {
-  if (run.objects) return run.objects;
+  if (run.objectsByWaits) return run.objectsByWaits;
   const by = new Map();
   for (const line of run.lines) {
     const one = by.get(line.object) ?? { name: line.object, lines: [], waits: 0 };
@@ -13,8 +13,8 @@ function objectsOf(run) {
     one.waits += line.waits;
     by.set(line.object, one);
   }
-  run.objects = [...by.values()].sort((a, b) => b.waits - a.waits);
-  return run.objects;
+  run.objectsByWaits = [...by.values()].sort((a, b) => b.waits - a.waits);
+  return run.objectsByWaits;
 }
 
 /** Bytes of an object: of its layout, or up to the last line that was touched. */

@@ -69,7 +69,7 @@ function hottest(run, count) {
 
 /** The waits for all objects of a kind, and for their fields. */
 function kinds(run) {
-  const rows = run.kinds.flatMap((all) => [{ ...all, name: all.object, whole: true }, ...all.fields.map((field) => ({ ...field, name: field.field }))]);
+  const rows = run.objects.flatMap((all) => [{ ...all, name: all.object, whole: true }, ...all.fields.map((field) => ({ ...field, name: field.field }))]);
   return table('All objects of a kind', [
     { head: 'objects, field', cell: (row) => (row.whole ? row.name : el('span', { class: 'inner' }, row.name)) },
     { head: 'longest wait', title: 'the function that waited longest for the field', cell: (row) => (row.whole ? '' : el('code', { title: row.location }, row.function)) },
@@ -98,7 +98,7 @@ function summary(place, run) {
   place.append(first.length ? el('ol', { class: 'advice' }, first.map((line) => advice(run, line)))
     : missing(run.host === 'native' ? 'A native run counts no lines: run it on a simulated machine.' : 'No line was waited for: this run has no contention that the model sees.'));
   // Where each kind is one line, the lines say as much.
-  if (run.kinds.some((all) => all.lines > 1)) place.append(el('h2', null, 'Kinds of objects'), kinds(run));
+  if (run.objects.some((all) => all.lines > 1)) place.append(el('h2', null, 'Kinds of objects'), kinds(run));
   if (run.lines.length) {
     place.append(el('h2', null, 'Lines'), hottest(run, 20),
       run.lines.length > 20 ? el('p', null, el('a', { href: lineAddress(run, run.lines[0]) }, 'All ' + run.lines.length + ' lines')) : '');
