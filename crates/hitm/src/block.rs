@@ -74,10 +74,10 @@ impl Kind {
         self.layout.size() <= BLOCK_BYTES && !cfg!(miri)
     }
 
-    /// Returns the most blocks of a list: at least two magazines.
+    /// Returns whether a list of so many blocks is full. It has at least two magazines then.
     #[inline]
-    fn most(self) -> usize {
-        LIST_BYTES / self.layout.size()
+    fn fills(self, blocks: usize) -> bool {
+        (blocks + 1) * self.layout.size() > LIST_BYTES
     }
 
     /// Returns bits that look random (Knuth's multiplicative hashing).
@@ -238,7 +238,7 @@ impl Place {
         let own = self.0.iter().position(|list| list.kind == Some(kind));
         let Some(own) = own.or_else(|| self.list_for(kind)) else { return false };
         let list = &mut self.0[own];
-        if list.count >= kind.most() {
+        if kind.fills(list.count) {
             depot.add(list.split());
         }
         // SAFETY: the caller's duty.
@@ -275,7 +275,6 @@ thread_local! {
 static DEPOTS: [Depot; PLACES] = [const { Depot::new() }; PLACES];
 
 /// Returns the memory of a block of `kind` that nothing uses, if there is one.
-#[inline]
 pub(crate) fn reuse(kind: Kind) -> Option<NonNull<u8>> {
     if !kind.is_kept() {
         return None;
@@ -289,7 +288,6 @@ pub(crate) fn reuse(kind: Kind) -> Option<NonNull<u8>> {
 ///
 /// # Safety
 /// The global allocator has given it out with the layout of `kind`, and nothing uses it.
-#[inline]
 pub(crate) unsafe fn give_back(block: NonNull<u8>, kind: Kind) {
     let place = kind.place();
     // SAFETY: the caller's duty.
@@ -310,6 +308,11 @@ mod tests {
 
     fn kind(number: usize) -> Kind {
         Kind::new(number, Layout::new::<[u64; 16]>())
+    }
+
+    /// Returns the most blocks of a list.
+    fn most(kind: Kind) -> usize {
+        LIST_BYTES / kind.layout.size()
     }
 
     fn new(kind: Kind) -> NonNull<u8> {
@@ -358,9 +361,9 @@ mod tests {
     #[test]
     fn one_thread_takes_what_another_gives_back() {
         let (kind, depot, mut ends, mut spawns) = (kind(1), Depot::new(), Place::EMPTY, Place::EMPTY);
-        let blocks: Vec<_> = (0..=kind.most()).map(|_| new(kind)).collect();
+        let blocks: Vec<_> = (0..=most(kind)).map(|_| new(kind)).collect();
         blocks.iter().for_each(|&block| add(&mut ends, block, kind, &depot));
-        assert_eq!(ends.0[0].count, kind.most() + 1 - MAGAZINE);
+        assert_eq!(ends.0[0].count, most(kind) + 1 - MAGAZINE);
         let found: Vec<_> = (0..MAGAZINE).filter_map(|_| spawns.take(kind, &depot)).collect();
         assert_eq!(found.len(), MAGAZINE);
         assert!(found.iter().all(|block| blocks.contains(block)));
@@ -372,7 +375,7 @@ mod tests {
     fn a_depot_has_a_bound_and_tells_its_kinds() {
         let (kinds, depot, mut place) = ([1, 2].map(kind), Depot::new(), Place::EMPTY);
         for kind in kinds {
-            let blocks = kind.most() + (DEPOT - 1) * MAGAZINE;
+            let blocks = most(kind) + (DEPOT - 1) * MAGAZINE;
             (0..blocks).for_each(|_| add(&mut place, new(kind), kind, &depot));
         }
         let magazines = || depot.magazines.lock().expect("no panic").each_ref().map(|magazine| magazine.kind);

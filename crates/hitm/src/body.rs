@@ -15,7 +15,7 @@ use std::alloc::Layout;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
-use std::mem::{ManuallyDrop, forget, replace};
+use std::mem::{ManuallyDrop, forget};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -55,28 +55,56 @@ struct Body<P: Platform, F: Future> {
 }
 
 /// The functions of a block that know the type of its future. The address is that of a block with
-/// such a future, and comes from [`Unlaunched::new`].
+/// such a future, and comes from [`Unlaunched::new`]. Each type of future has a copy of them, so
+/// they do no more than they must: the rest of a task's life is below, once for all types.
 pub(crate) struct Operations<P: Platform> {
-    /// Polls the future. Returns whether the task has ended. The caller has the use of the future.
+    /// Polls the future. If it has ended, puts its result in its place and returns true. The caller
+    /// has the use of the future. A panic may come from the future, or from the destructor of the
+    /// future or of a value that nothing joins.
     poll: unsafe fn(NonNull<Cell<P>>, &mut Context<'_>) -> bool,
-    /// Ends the task with an error. The caller has the use of the future.
+    /// Drops the future or the result, of which the caller has the use. It is gone also if its
+    /// destructor panics.
+    clear: unsafe fn(NonNull<Cell<P>>),
+    /// Puts an error where the future was. The caller has the use of the result, and has cleared.
     fail: unsafe fn(NonNull<Cell<P>>, JoinError),
-    /// Moves the result to an `Option<Result<F::Output, JoinError>>`. The caller has the use of the
-    /// result.
+    /// Moves the result, unless it is gone, to an `Option<Result<F::Output, JoinError>>` that is
+    /// `None`. The caller has the use of the result.
     take: unsafe fn(NonNull<Cell<P>>, *mut ()),
-    /// Drops the result. The caller has the use of it.
-    drop_result: unsafe fn(NonNull<Cell<P>>),
-    /// Frees the block. The caller had its last reference.
-    free: unsafe fn(NonNull<Cell<P>>),
+    /// The layout of the block.
+    layout: Layout,
+}
+
+impl<P: Platform> Operations<P> {
+    /// Returns the kind of a block's memory. The address of the functions stands for the type:
+    /// different addresses may stand for one type.
+    fn kind(&'static self) -> Kind {
+        Kind::new(ptr::from_ref(self).addr(), self.layout)
+    }
+}
+
+/// Moves a stage to its place when it is dropped, also when the destructor of the stage before it
+/// panics.
+struct Next<F: Future> {
+    place: *mut Stage<F>,
+    stage: ManuallyDrop<Stage<F>>,
+}
+
+impl<F: Future> Drop for Next<F> {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here.
+        let stage = unsafe { ManuallyDrop::take(&mut self.stage) };
+        // SAFETY: the pointer is that of a block's stage, whose value was dropped before.
+        unsafe { self.place.write(stage) };
+    }
 }
 
 impl<P: Platform, F: Future> Body<P, F> {
     const OPERATIONS: &'static Operations<P> = &Operations {
         poll: Self::poll,
+        clear: Self::clear,
         fail: Self::fail,
         take: Self::take,
-        drop_result: Self::drop_result,
-        free: Self::free,
+        layout: Layout::new::<Self>(),
     };
 
     /// # Safety
@@ -86,167 +114,106 @@ impl<P: Platform, F: Future> Body<P, F> {
         unsafe { cell.cast::<Self>().as_ref() }
     }
 
+    /// Drops the future or the result in its place, and puts `next` there.
+    ///
     /// # Safety
-    /// The caller has the use of the future or the result, and no other reference to it.
-    #[expect(clippy::mut_from_ref, reason = "the caller's duty says so")]
-    unsafe fn stage(&self) -> &mut Stage<F> {
-        // SAFETY: the caller's duty.
-        unsafe { &mut *self.stage.get() }
+    /// The caller has the use of the future or the result, and no reference to it.
+    unsafe fn replace(&self, next: Stage<F>) {
+        let place = self.stage.get();
+        let _next = Next { place, stage: ManuallyDrop::new(next) };
+        // SAFETY: the caller has the use of it. Whatever follows finds `next`.
+        unsafe { drop_in_place(place) };
     }
 
     unsafe fn poll(cell: NonNull<Cell<P>>, context: &mut Context<'_>) -> bool {
         // SAFETY: the caller's duty.
         let body = unsafe { Self::of(cell) };
         // SAFETY: the caller has the use of the future.
-        let Stage::Future(future) = (unsafe { body.stage() }) else {
-            panic!("task {} runs after it has ended", body.cell.id)
+        let Stage::Future(future) = (unsafe { &mut *body.stage.get() }) else { panic!("its future is gone") };
+        // SAFETY: the future is in its block until `replace` drops it there.
+        let Poll::Ready(value) = unsafe { Pin::new_unchecked(future) }.poll(context) else { return false };
+        let next = if body.cell.is_wanted() {
+            Stage::Result(Ok(value))
+        } else {
+            // Here a panic of its destructor is the task's.
+            drop(value);
+            Stage::Gone
         };
-        // SAFETY: the future is in its block until `end` drops it there.
-        let future = unsafe { Pin::new_unchecked(future) };
-        // Unwind safety: after a panic the future is only dropped.
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            future.poll(context).map(|value| {
-                P::settle();
-                // A value that nothing joins is dropped here, where its panic is the task's.
-                body.cell.join.is_wanted().then_some(value)
-            })
-        }));
-        if polled.is_ok() {
-            body.cell.release_deferred(false);
-        }
-        let (value, error) = match polled {
-            Ok(Poll::Pending) => return false,
-            Ok(Poll::Ready(value)) => (value, None),
-            Err(payload) => (None, Some(JoinError::panicked(payload))),
-        };
+        body.cell.begin_end(false);
         // SAFETY: the caller has the use of the future, and the reference above has ended.
-        unsafe { body.end(value, error) };
+        unsafe { body.replace(next) };
         true
+    }
+
+    unsafe fn clear(cell: NonNull<Cell<P>>) {
+        // SAFETY: the caller's duty.
+        let body = unsafe { Self::of(cell) };
+        // SAFETY: the caller has the use of what is there.
+        unsafe { body.replace(Stage::Gone) };
     }
 
     unsafe fn fail(cell: NonNull<Cell<P>>, error: JoinError) {
         // SAFETY: the caller's duty.
-        let body = unsafe { Self::of(cell) };
-        // SAFETY: the caller has the use of the future.
-        unsafe { body.end(None, Some(error)) };
+        let place = unsafe { Self::of(cell) }.stage.get();
+        // SAFETY: the caller has the use of it, and what was there needs no drop.
+        unsafe { place.write(Stage::Result(Err(error))) };
     }
 
     unsafe fn take(cell: NonNull<Cell<P>>, result: *mut ()) {
         // SAFETY: the caller's duty.
-        let body = unsafe { Self::of(cell) };
-        // SAFETY: the caller has the use of the result.
-        let stage = unsafe { body.stage() };
-        // No future is moved here: there is none.
-        let taken = match replace(stage, Stage::Gone) {
-            Stage::Result(result) => Some(result),
-            Stage::Future(_) | Stage::Gone => None,
-        };
-        // SAFETY: the caller's place has this type.
-        unsafe { *result.cast::<Option<Result<F::Output, JoinError>>>() = taken };
+        let place = unsafe { Self::of(cell) }.stage.get();
+        // SAFETY: the caller has the use of the result. No future is moved here: there is none.
+        let Stage::Result(taken) = (unsafe { place.replace(Stage::Gone) }) else { return };
+        // SAFETY: the caller's place has this type, and nothing that needs a drop.
+        unsafe { result.cast::<Option<Result<F::Output, JoinError>>>().write(Some(taken)) };
     }
+}
 
-    unsafe fn drop_result(cell: NonNull<Cell<P>>) {
-        // SAFETY: the caller's duty.
-        let body = unsafe { Self::of(cell) };
-        // SAFETY: the caller has the use of the result.
-        drop(replace(unsafe { body.stage() }, Stage::Gone));
-    }
-
-    unsafe fn free(cell: NonNull<Cell<P>>) {
-        /// Gives the memory back, also when a destructor panics.
-        struct Memory(NonNull<u8>, Kind);
-        impl Drop for Memory {
-            fn drop(&mut self) {
-                // SAFETY: the allocator has given the memory out with this layout, and the value in
-                // it is gone.
-                unsafe { block::give_back(self.0, self.1) };
-            }
-        }
-        // SAFETY: the block lives.
-        let operations = unsafe { cell.as_ref() }.operations;
-        let _memory = Memory(cell.cast(), Self::kind(operations));
-        // SAFETY: `Unlaunched::new` has made the value, and there is no other reference.
-        unsafe { cell.cast::<Self>().drop_in_place() };
-    }
-
-    /// Returns the kind of its memory. The address of the functions stands for the type: different
-    /// addresses may stand for one type.
-    fn kind(operations: &'static Operations<P>) -> Kind {
-        Kind::new(ptr::from_ref(operations).addr(), Layout::new::<Self>())
-    }
-
-    /// Drops the future in its place.
-    ///
-    /// # Safety
-    /// The caller has the use of the future, and no reference to it.
-    unsafe fn drop_future(&self) {
-        /// Notes that the place is empty, also when the destructor panics.
-        struct Empty<F: Future>(*mut Stage<F>);
-        impl<F: Future> Drop for Empty<F> {
-            fn drop(&mut self) {
-                // SAFETY: the pointer is that of `stage`, whose value was dropped before.
-                unsafe { self.0.write(Stage::Gone) };
-            }
-        }
-        let empty = Empty(self.stage.get());
-        // SAFETY: the caller has the use of it. Whatever follows finds `Gone`.
-        unsafe { drop_in_place(empty.0) };
-    }
-
-    /// Drops the future, then completes the join state: with the error, or else the value. There is
-    /// neither if nothing joins the task.
-    ///
-    /// # Safety
-    /// The caller has the use of the future, and no reference to it.
-    unsafe fn end(&self, value: Option<F::Output>, error: Option<JoinError>) {
-        let cell = &self.cell;
-        cell.begin_end(error.is_some());
-        // SAFETY: the caller's duty. Unwind safety: the future is gone afterwards.
-        let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { self.drop_future() }));
-        let error = first_panic(error, dropped.err());
-        let panicked = error.as_ref().is_some_and(JoinError::is_panic);
-        let result = match error {
-            None => value.map(Ok),
-            Some(error) => {
-                contain(|| drop(value));
-                Some(Err(error))
-            }
-        };
-        cell.end_parking();
-        if let Some(result) = result {
-            // SAFETY: until `JoinWord::end`, the caller has the use of the result too. The stage is
-            // `Gone`, which needs no drop.
-            unsafe { self.stage.get().write(Stage::Result(result)) };
-        }
-        // SAFETY: the caller's duty, and the result has come. The address is of the whole block.
-        unsafe { tell_joiner(NonNull::from(self).cast::<Cell<P>>()) };
-        if panicked {
-            cell.note_panic();
-        }
+/// Drops the future and ends the task with `error`.
+///
+/// # Safety
+/// The address came from [`CellRef::into_raw`]. A reference to the block exists during the call,
+/// and the caller has the use of the future.
+pub(crate) unsafe fn fail<P: Platform>(block: NonNull<Cell<P>>, error: JoinError) {
+    // SAFETY: the block lives.
+    let cell = unsafe { block.as_ref() };
+    let operations = cell.operations;
+    cell.begin_end(true);
+    // SAFETY: the caller's duty. Unwind safety: the future is gone afterwards.
+    let cleared = catch_unwind(AssertUnwindSafe(|| unsafe { (operations.clear)(block) }));
+    let error = first_panic(error, cleared.err());
+    let is_panic = error.is_panic();
+    // SAFETY: until `JoinWord::end`, the caller has the use of the result too.
+    unsafe { (operations.fail)(block, error) };
+    // SAFETY: the caller's duty, and the error is the result.
+    unsafe { tell_joiner(block) };
+    if is_panic {
+        cell.note_panic();
     }
 }
 
 /// Returns the error of a task that ended with `error` and whose future's destructor panicked with
 /// `payload`. The join state reports the first panic.
-fn first_panic(error: Option<JoinError>, payload: Option<Box<dyn Any + Send>>) -> Option<JoinError> {
-    match (error, payload) {
-        (Some(error), Some(payload)) if error.is_panic() => {
+fn first_panic(error: JoinError, payload: Option<Box<dyn Any + Send>>) -> JoinError {
+    match payload {
+        Some(payload) if error.is_panic() => {
             forget(payload);
-            Some(error)
+            error
         }
-        (_, Some(payload)) => Some(JoinError::panicked(payload)),
-        (error, None) => error,
+        Some(payload) => JoinError::panicked(payload),
+        None => error,
     }
 }
 
-/// Tells the joiner of the block's task that the task has ended.
+/// Ends the task of the block, whose future is gone, and tells the joiner.
 ///
 /// # Safety
 /// The address is that of the whole block, to which a reference exists. The caller had the use of
-/// the future, which is gone, and has that of the result.
+/// the future, and has that of the result.
 unsafe fn tell_joiner<P: Platform>(block: NonNull<Cell<P>>) {
     // SAFETY: the block lives.
     let cell = unsafe { block.as_ref() };
+    cell.end_parking();
     cell.set_ended();
     match cell.join.end() {
         End::Nothing => {}
@@ -257,9 +224,38 @@ unsafe fn tell_joiner<P: Platform>(block: NonNull<Cell<P>>) {
         }
         End::Drop => {
             // SAFETY: the word gives the result to the task.
-            contain(|| unsafe { (cell.operations.drop_result)(block) });
+            contain(|| unsafe { (cell.operations.clear)(block) });
         }
     }
+}
+
+/// Frees a block: drops what is left in it, and gives its memory back, also when a destructor
+/// panics.
+///
+/// # Safety
+/// The caller had its last reference.
+unsafe fn free<P: Platform>(block: NonNull<Cell<P>>) {
+    struct Memory(NonNull<u8>, Kind);
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            // SAFETY: the allocator has given the memory out with this layout, and the value in it
+            // is gone.
+            unsafe { block::give_back(self.0, self.1) };
+        }
+    }
+    struct Header<P: Platform>(NonNull<Cell<P>>);
+    impl<P: Platform> Drop for Header<P> {
+        fn drop(&mut self) {
+            // SAFETY: `Unlaunched::new` has made the cell, and nothing uses it any more.
+            unsafe { self.0.drop_in_place() };
+        }
+    }
+    // SAFETY: the block lives.
+    let operations = unsafe { block.as_ref() }.operations;
+    let _memory = Memory(block.cast(), operations.kind());
+    let _header = Header(block);
+    // SAFETY: there is no other reference.
+    unsafe { (operations.clear)(block) };
 }
 
 /// A counted reference to a task's block.
@@ -315,7 +311,7 @@ impl<P: Platform> Unlaunched<P> {
     {
         let operations = Body::<P, F>::OPERATIONS;
         let body = Body { cell: Cell::new(runtime, operations), stage: UnsafeCell::new(Stage::Future(future)) };
-        let Some(memory) = block::reuse(Body::<P, F>::kind(operations)) else {
+        let Some(memory) = block::reuse(operations.kind()) else {
             return Self(CellRef(NonNull::from(Box::leak(Box::new(body))).cast()));
         };
         // SAFETY: the memory has the layout of a body, and nothing uses it.
@@ -366,7 +362,7 @@ impl<P: Platform> CellRef<P> {
         let Some(_use) = self.access() else { return };
         if !self.is_over() {
             // SAFETY: the reference is to this block, and `_use` is the use of the future.
-            unsafe { (self.operations.fail)(self.0, error) };
+            unsafe { fail(self.0, error) };
         }
     }
 
@@ -387,35 +383,35 @@ impl<P: Platform> CellRef<P> {
     /// The word has given the result to the caller.
     pub(crate) unsafe fn drop_result(&self) {
         // SAFETY: the reference is to this block; the rest is the caller's duty.
-        unsafe { (self.operations.drop_result)(self.0) };
+        unsafe { (self.operations.clear)(self.0) };
     }
 }
 
 /// Polls the task of the block, whose future the caller uses. Returns whether the task has ended.
 ///
 /// # Safety
-/// The address came from [`CellRef::into_raw`]. A reference to the block exists during the call,
-/// and the caller has the use of the future.
-pub(crate) unsafe fn poll<P: Platform>(cell: NonNull<Cell<P>>) -> bool {
-    let raw = RawWaker::new(cell.as_ptr().cast_const().cast(), vtable::<P>());
+/// As [`fail`].
+pub(crate) unsafe fn poll<P: Platform>(block: NonNull<Cell<P>>) -> bool {
+    let raw = RawWaker::new(block.as_ptr().cast_const().cast(), vtable::<P>());
     // SAFETY: the table follows the contract of wakers, and `ManuallyDrop` keeps this waker from
     // giving back a reference that is not its own.
     let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw) });
     // SAFETY: the block lives.
-    let operations = unsafe { cell.as_ref() }.operations;
-    // SAFETY: the caller's duty.
-    unsafe { (operations.poll)(cell, &mut Context::from_waker(&waker)) }
-}
-
-/// Ends the task of the block with `error`, as [`poll`] does.
-///
-/// # Safety
-/// As [`poll`].
-pub(crate) unsafe fn fail<P: Platform>(cell: NonNull<Cell<P>>, error: JoinError) {
-    // SAFETY: the block lives.
-    let operations = unsafe { cell.as_ref() }.operations;
-    // SAFETY: the caller's duty.
-    unsafe { (operations.fail)(cell, error) };
+    let cell = unsafe { block.as_ref() };
+    let mut context = Context::from_waker(&waker);
+    // SAFETY: the caller's duty. Unwind safety: after a panic, what is there is only dropped.
+    let polled = catch_unwind(AssertUnwindSafe(|| unsafe { (cell.operations.poll)(block, &mut context) }));
+    match polled {
+        Ok(false) => {
+            cell.release_deferred(false);
+            return false;
+        }
+        // SAFETY: the caller's duty, and the result has come.
+        Ok(true) => unsafe { tell_joiner(block) },
+        // SAFETY: the caller's duty.
+        Err(payload) => unsafe { fail(block, JoinError::panicked(payload)) },
+    }
+    true
 }
 
 /// The functions of a task's waker, whose data is the address of a block. It has a reference.
@@ -473,7 +469,6 @@ impl<P: Platform> Clone for CellRef<P> {
 impl<P: Platform> Drop for CellRef<P> {
     fn drop(&mut self) {
         if self.references.remove() {
-            let free = self.operations.free;
             // SAFETY: it was the last reference.
             unsafe { free(self.0) };
         }

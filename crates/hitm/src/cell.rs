@@ -367,12 +367,19 @@ impl<P: Platform> Cell<P> {
         }
     }
 
+    /// Returns whether the value of a task that is done has a joiner. The caller has the use of the
+    /// future.
+    pub(crate) fn is_wanted(&self) -> bool {
+        P::settle();
+        self.join.is_wanted()
+    }
+
     /// Begins the task's end: it `dies`, or is done. The caller drops the future next.
     pub(crate) fn begin_end(&self, dies: bool) {
         P::settle();
         // Relaxed: only destructors on this thread read it.
         self.dying.store(dies, Ordering::Relaxed);
-        self.release_deferred(true);
+        self.release_deferred(dies);
     }
 
     /// Drops what the task has left of its parking.

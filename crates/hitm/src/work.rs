@@ -222,6 +222,10 @@ mod tests {
     #[test]
     fn a_checkpoint_leaves_the_references_alone() {
         check_references(NativeRuntime::with_cpus(1).expect("a thread").handle());
+        if cfg!(miri) {
+            // A minute, for reading the costs of a machine.
+            return;
+        }
         let topology = Arc::new(hitm_topology::parse("core:1 pu:1").expect("a machine"));
         let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Runtime), Config::default());
         machine.enter(|| check_references(&Handle::<Simulated>::new(topology, &Mitigation::shipped(), None)));
