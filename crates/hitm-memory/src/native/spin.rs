@@ -102,6 +102,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes long, and has no unsafe code")]
     fn a_cpu_whose_work_comes_soon_by_chance_spins_nearly_always() {
         // A linear congruential generator: Knuth's constants (MMIX).
         let mut state = 1_u64;
