@@ -54,7 +54,8 @@ fn ids_that_stay_cost_nothing() {
 
 #[test]
 fn natively_it_is_the_same_program() {
-    let (text, runs) = result_of("run cid-bursts --host native --delay 2ms --mitigation baseline,shipped");
+    let (text, runs) =
+        result_of("run cid-bursts --host native --delay 2ms --threads llc --mitigation baseline,shipped");
     assert!(text.starts_with("cid-bursts, measured here on "), "{text}");
     assert!(runs.len() >= 3, "per-cpu and two kinds of ids: {text}");
     for run in &runs {

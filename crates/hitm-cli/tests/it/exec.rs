@@ -38,14 +38,7 @@ fn is_possible() -> bool {
         if !tool::runs("g++", &["--version"], true) {
             return false;
         }
-        let built = Path::new(env!("CARGO_BIN_EXE_hitm")).parent().expect("a folder");
-        let target = built.parent().expect("the target folder");
-        let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
-        cargo.args(["build", "--locked", "-p", "hitm-exec", "--target-dir"]).arg(target).current_dir(workspace("."));
-        if built.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().expect("cargo runs").success(), "the runtime library is built");
+        crate::built::folder();
         true
     })
 }

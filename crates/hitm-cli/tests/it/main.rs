@@ -3,6 +3,7 @@
 //! `UPDATE_EXPECT=1 cargo test -p hitm-cli` writes the snapshots again.
 
 mod advise;
+mod built;
 mod calibrations;
 mod check;
 mod cid_bursts;
