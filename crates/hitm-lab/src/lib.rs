@@ -8,6 +8,10 @@
 //! - [`validate`]: compares published experiments with the model.
 #![forbid(unsafe_code)]
 
+// It has compiled what the tests use.
+#[cfg(test)]
+use hitm_lab as _;
+
 mod host;
 mod program;
 pub mod this;

@@ -9,6 +9,8 @@
 //! between.
 
 use hitm::{Handle, Mitigation};
+// It has compiled what this runs.
+use hitm_lab as _;
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::Span;
 use hitm_workloads::ffmpeg::{self, Ffmpeg, Profile};

@@ -5,6 +5,10 @@
 //! below and names no field of the scheduler.
 #![forbid(unsafe_code)]
 
+// It has compiled what the tests use.
+#[cfg(test)]
+use hitm_lab as _;
+
 pub mod bursts;
 pub mod cid_bursts;
 pub mod cid_storms;

@@ -26,6 +26,9 @@
 mod bench;
 mod groups;
 
+// It has compiled what this uses, for `cargo test`.
+use hitm_lab as _;
+
 use std::sync::{Arc, Barrier};
 
 use hitm_sched::{Attributes, Policy, Prio, Scheduling, TaskId};

@@ -21,5 +21,8 @@ mod run;
 mod seeds;
 mod slices;
 
+// It has compiled what these tests use.
+use hitm_lab as _;
+
 /// The options that make `cargo test` run these tests.
 const TARGET: &str = "-p hitm-sched --test it";

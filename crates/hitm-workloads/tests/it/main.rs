@@ -1,5 +1,8 @@
 //! The workloads on both hosts.
 
+// It has compiled what these tests use.
+use hitm_lab as _;
+
 mod cyclic;
 mod determinism;
 mod futex;

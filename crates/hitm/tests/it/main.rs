@@ -16,6 +16,9 @@ mod stage;
 mod waits;
 mod watch;
 
+// It has compiled what these tests use.
+use hitm_lab as _;
+
 mod abort;
 #[cfg(not(miri))]
 mod ambient;

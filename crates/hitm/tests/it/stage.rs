@@ -10,6 +10,8 @@ use hitm::{CpuSet, Handle, JoinHandle, Priority, Span, SpawnOptions};
 use hitm_memory::{AtomicWord, Platform};
 use hitm_topology::CpuId;
 
+use crate::host::erased;
+
 /// The lowest priority of tasks on the first CPU, in cases with an order.
 pub(crate) const LOW: u8 = 10;
 /// The priority of [`on_first_cpu`]'s task.
@@ -37,7 +39,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let task = handle.spawn(pinned(SAME), main(handle.clone()));
+    let task = handle.spawn(pinned(SAME), erased(main(handle.clone())));
     joined(task).await
 }
 

@@ -27,6 +27,9 @@ mod task;
 mod tenants;
 mod world;
 
+// It has compiled what these tests use.
+use hitm_lab as _;
+
 #[test]
 fn soak() {
     run::note_panics();
