@@ -41,7 +41,8 @@ enum Stage<F: Future> {
     Future(F),
     /// It has ended.
     Result(Result<F::Output, JoinError>),
-    /// The result was taken or dropped, or a destructor runs.
+    /// The result was taken, dropped or not wanted. Or the future is gone, and its error has not come
+    /// yet.
     Gone,
 }
 
@@ -82,17 +83,19 @@ impl<P: Platform> Operations<P> {
     }
 }
 
-/// Moves a stage to its place when it is dropped, also when the destructor of the stage before it
-/// panics.
+/// Puts a value, or else nothing, in the place of the stage before when it is dropped: also when the
+/// destructor of that stage panics.
 struct Next<F: Future> {
     place: *mut Stage<F>,
-    stage: ManuallyDrop<Stage<F>>,
+    value: Option<F::Output>,
 }
 
 impl<F: Future> Drop for Next<F> {
     fn drop(&mut self) {
-        // SAFETY: it is taken once, here.
-        let stage = unsafe { ManuallyDrop::take(&mut self.stage) };
+        let stage = match self.value.take() {
+            Some(value) => Stage::Result(Ok(value)),
+            None => Stage::Gone,
+        };
         // SAFETY: the pointer is that of a block's stage, whose value was dropped before.
         unsafe { self.place.write(stage) };
     }
@@ -114,14 +117,14 @@ impl<P: Platform, F: Future> Body<P, F> {
         unsafe { cell.cast::<Self>().as_ref() }
     }
 
-    /// Drops the future or the result in its place, and puts `next` there.
+    /// Drops the future or the result in its place, and puts the value there, if there is one.
     ///
     /// # Safety
     /// The caller has the use of the future or the result, and no reference to it.
-    unsafe fn replace(&self, next: Stage<F>) {
+    unsafe fn replace(&self, value: Option<F::Output>) {
         let place = self.stage.get();
-        let _next = Next { place, stage: ManuallyDrop::new(next) };
-        // SAFETY: the caller has the use of it. Whatever follows finds `next`.
+        let _next = Next::<F> { place, value };
+        // SAFETY: the caller has the use of it. Whatever follows finds what is next.
         unsafe { drop_in_place(place) };
     }
 
@@ -129,19 +132,17 @@ impl<P: Platform, F: Future> Body<P, F> {
         // SAFETY: the caller's duty.
         let body = unsafe { Self::of(cell) };
         // SAFETY: the caller has the use of the future.
-        let Stage::Future(future) = (unsafe { &mut *body.stage.get() }) else { panic!("its future is gone") };
+        let Stage::Future(future) = (unsafe { &mut *body.stage.get() }) else {
+            // `Cell::poll` has asserted that the task lives. A panic here would end it again.
+            abort()
+        };
         // SAFETY: the future is in its block until `replace` drops it there.
         let Poll::Ready(value) = unsafe { Pin::new_unchecked(future) }.poll(context) else { return false };
-        let next = if body.cell.is_wanted() {
-            Stage::Result(Ok(value))
-        } else {
-            // Here a panic of its destructor is the task's.
-            drop(value);
-            Stage::Gone
-        };
+        // A value that nothing joins is dropped here, where its panic is the task's.
+        let value = body.cell.is_wanted().then_some(value);
         body.cell.begin_end(false);
         // SAFETY: the caller has the use of the future, and the reference above has ended.
-        unsafe { body.replace(next) };
+        unsafe { body.replace(value) };
         true
     }
 
@@ -149,7 +150,7 @@ impl<P: Platform, F: Future> Body<P, F> {
         // SAFETY: the caller's duty.
         let body = unsafe { Self::of(cell) };
         // SAFETY: the caller has the use of what is there.
-        unsafe { body.replace(Stage::Gone) };
+        unsafe { body.replace(None) };
     }
 
     unsafe fn fail(cell: NonNull<Cell<P>>, error: JoinError) {
@@ -186,7 +187,7 @@ pub(crate) unsafe fn fail<P: Platform>(block: NonNull<Cell<P>>, error: JoinError
     // SAFETY: until `JoinWord::end`, the caller has the use of the result too.
     unsafe { (operations.fail)(block, error) };
     // SAFETY: the caller's duty, and the error is the result.
-    unsafe { tell_joiner(block) };
+    unsafe { end(block, true) };
     if is_panic {
         cell.note_panic();
     }
@@ -205,12 +206,13 @@ fn first_panic(error: JoinError, payload: Option<Box<dyn Any + Send>>) -> JoinEr
     }
 }
 
-/// Ends the task of the block, whose future is gone, and tells the joiner.
+/// Ends the task of the block, whose future is gone, and tells the joiner. The task is done, or has
+/// `died`.
 ///
 /// # Safety
 /// The address is that of the whole block, to which a reference exists. The caller had the use of
 /// the future, and has that of the result.
-unsafe fn tell_joiner<P: Platform>(block: NonNull<Cell<P>>) {
+unsafe fn end<P: Platform>(block: NonNull<Cell<P>>, died: bool) {
     // SAFETY: the block lives.
     let cell = unsafe { block.as_ref() };
     cell.end_parking();
@@ -227,6 +229,8 @@ unsafe fn tell_joiner<P: Platform>(block: NonNull<Cell<P>>) {
             contain(|| unsafe { (cell.operations.clear)(block) });
         }
     }
+    // Those of the destructors that ran since `begin_end`.
+    cell.release_deferred(died);
 }
 
 /// Frees a block: drops what is left in it, and gives its memory back, also when a destructor
@@ -407,7 +411,7 @@ pub(crate) unsafe fn poll<P: Platform>(block: NonNull<Cell<P>>) -> bool {
             return false;
         }
         // SAFETY: the caller's duty, and the result has come.
-        Ok(true) => unsafe { tell_joiner(block) },
+        Ok(true) => unsafe { end(block, false) },
         // SAFETY: the caller's duty.
         Err(payload) => unsafe { fail(block, JoinError::panicked(payload)) },
     }

@@ -131,3 +131,77 @@ fn memory_is_used_again_when_nothing_refers_to_the_task() {
     let (third, _handle) = block(shows_its_waker(place));
     assert_eq!(third.0, address);
 }
+
+/// Counts its drops, and panics then if it is told to.
+struct Dropped {
+    count: Arc<AtomicUsize>,
+    panics: bool,
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        // Relaxed: one thread counts.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics, "on purpose");
+    }
+}
+
+/// Makes a value whose drops are counted, and returns it with what counts them.
+fn counted(panics: bool) -> (Dropped, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    (Dropped { count: count.clone(), panics }, count)
+}
+
+fn times(count: &Arc<AtomicUsize>) -> usize {
+    // Relaxed: one thread counts.
+    count.load(Ordering::Relaxed)
+}
+
+/// A future that ends at once, and is dropped then. Its block is larger than those whose memory is
+/// kept.
+struct Ends<T> {
+    value: Option<T>,
+    _held: Dropped,
+    _room: [u64; 512],
+}
+
+impl<T: Unpin> Future for Ends<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        Poll::Ready(self.value.take().expect("it is polled once"))
+    }
+}
+
+fn ends<T>(value: T, held: Dropped) -> Ends<T> {
+    Ends { value: Some(value), _held: held, _room: [0; 512] }
+}
+
+#[test]
+fn what_a_destructor_s_panic_leaves_is_dropped_once() {
+    // The future when it is done; a value that nothing joins; both.
+    for [future, value, joins] in [[true, false, true], [false, true, false], [true, true, true]] {
+        let ((held, helds), (value, values)) = (counted(future), counted(value));
+        let (cell, handle) = block(ends(value, held));
+        let mut handle = joins.then_some(handle);
+        assert_eq!(run(&cell), SwitchReason::Exit);
+        assert_eq!([&helds, &values].map(times), [1, 1]);
+        if let Some(handle) = &mut handle {
+            assert!(matches!(join(handle, Waker::noop()), Poll::Ready(Err(error)) if error.is_panic()));
+        }
+    }
+}
+
+#[test]
+fn a_result_and_a_future_are_dropped_with_their_last_user() {
+    let ((held, helds), (value, values)) = (counted(false), counted(false));
+    let (cell, handle) = block(ends(value, held));
+    assert_eq!(run(&cell), SwitchReason::Exit);
+    assert_eq!([&helds, &values].map(times), [1, 0]);
+    drop(handle);
+    assert_eq!(times(&values), 1);
+    drop(cell);
+    let ((held, helds), (value, values)) = (counted(false), counted(false));
+    drop(Unlaunched::<Native>::new(RuntimeId::none(), ends(value, held)));
+    assert_eq!([&helds, &values].map(times), [1, 1]);
+}
