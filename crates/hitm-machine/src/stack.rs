@@ -1,10 +1,16 @@
-//! Stacks whose tops fall into different cache sets.
+//! Stacks whose tops fall into different cache sets, and which are used again.
 //!
 //! Stacks are mapped at page boundaries, so the hottest bytes of all of them, their tops, would
 //! compete for the few lines of the same cache sets: with hundreds of stacks every switch would
 //! miss.
+//!
+//! To map a stack, to touch its first pages and to unmap it takes the host some 10 us. A short run
+//! on a large machine takes less than that for each of its CPUs. So a thread keeps the stacks of
+//! machines that have run, for its next ones.
 
+use std::cell::RefCell;
 use std::io;
+use std::mem::ManuallyDrop;
 
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
@@ -15,9 +21,18 @@ const BYTES: usize = 256 << 10;
 /// Lines by which tops differ at most: a page.
 const COLOURS: usize = 64;
 
+/// The most stacks that a thread keeps: those of a machine with as many CPUs. A stack that was used
+/// has a few touched pages.
+const KEPT: usize = 1_024;
+
+thread_local! {
+    static SPARE: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A stack that starts some lines below the top of its memory.
 pub(crate) struct ColouredStack {
-    stack: DefaultStack,
+    /// There until it is dropped.
+    stack: ManuallyDrop<DefaultStack>,
     skipped: usize,
 }
 
@@ -27,7 +42,23 @@ impl ColouredStack {
         // 7 is odd, so 64 CPUs in a row have 64 tops; and neighbours, which run after each other,
         // are not on neighbouring lines, which a prefetcher pulls in pairs.
         let skipped = (cpu as usize * 7) % COLOURS * hitm_memory::LINE;
-        Ok(Self { stack: DefaultStack::new(BYTES)?, skipped })
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
+        let stack = ManuallyDrop::new(spare.map_or_else(|| DefaultStack::new(BYTES), Ok)?);
+        Ok(Self { stack, skipped })
+    }
+}
+
+impl Drop for ColouredStack {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here, and nothing uses it afterwards.
+        let stack = unsafe { ManuallyDrop::take(&mut self.stack) };
+        // A thread that ends keeps none any more.
+        let _ended = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < KEPT {
+                spare.push(stack);
+            }
+        });
     }
 }
 
