@@ -11,7 +11,7 @@ use crate::command::workspace;
 ///
 /// After `cargo test` most of it is there already: whoever asks for an example asks for the
 /// features that the tests have. The runtime library alone would have fewer, so all that it needs
-/// would be compiled again.
+/// would be compiled again. `.ci/run slow` tests that one too.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
