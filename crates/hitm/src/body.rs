@@ -41,8 +41,8 @@ enum Stage<F: Future> {
     Future(F),
     /// It has ended.
     Result(Result<F::Output, JoinError>),
-    /// The result was taken, dropped or not wanted. Or the future is gone, and its error has not come
-    /// yet.
+    /// The result was taken, dropped or not wanted. Or the future is gone, and its error has not
+    /// come yet.
     Gone,
 }
 
@@ -83,8 +83,8 @@ impl<P: Platform> Operations<P> {
     }
 }
 
-/// Puts a value, or else nothing, in the place of the stage before when it is dropped: also when the
-/// destructor of that stage panics.
+/// Puts a value, or else nothing, in the place of the stage before when it is dropped: also when
+/// the destructor of that stage panics.
 struct Next<F: Future> {
     place: *mut Stage<F>,
     value: Option<F::Output>,
