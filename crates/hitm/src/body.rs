@@ -215,6 +215,8 @@ fn first_panic(error: JoinError, payload: Option<Box<dyn Any + Send>>) -> JoinEr
 unsafe fn end<P: Platform>(block: NonNull<Cell<P>>, died: bool) {
     // SAFETY: the block lives.
     let cell = unsafe { block.as_ref() };
+    // Those of the future's destructor, which ran after `begin_end`.
+    cell.release_deferred(died);
     cell.end_parking();
     cell.set_ended();
     match cell.join.end() {
@@ -227,10 +229,9 @@ unsafe fn end<P: Platform>(block: NonNull<Cell<P>>, died: bool) {
         End::Drop => {
             // SAFETY: the word gives the result to the task.
             contain(|| unsafe { (cell.operations.clear)(block) });
+            cell.release_deferred(died);
         }
     }
-    // Those of the destructors that ran since `begin_end`.
-    cell.release_deferred(died);
 }
 
 /// Frees a block: drops what is left in it, and gives its memory back, also when a destructor

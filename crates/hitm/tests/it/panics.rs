@@ -2,17 +2,19 @@
 //! panics.
 
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use hitm::sync::Mutex;
+use hitm::sync::{Mutex, PiMutex, PiMutexGuard};
 use hitm::{Handle, JoinError};
+use hitm_memory::Platform;
 
 use crate::host::{Host, message};
 use crate::ledger::{Ledger, Token};
-use crate::stage::{Gate, joined, on_first_cpu, until_it_waits};
+use crate::stage::{Gate, SAME, joined, on_first_cpu, pinned, until_it_waits};
 
 every_host!(
     in_a_poll,
@@ -24,6 +26,7 @@ every_host!(
     in_a_payload_that_nobody_joins,
     in_a_waker_of_a_join,
     while_it_holds_a_mutex,
+    in_a_destructor_that_catches_it_and_releases_a_mutex,
     while_others_work,
 );
 
@@ -246,6 +249,36 @@ async fn while_it_holds_a_mutex<H: Host>(handle: Handle<H>) {
     for wait in waits {
         assert_eq!(joined(wait).await, 1);
     }
+}
+
+/// Drops a guard while it unwinds, and catches its own panic.
+struct Catches<'a, P: Platform>(Option<PiMutexGuard<'a, P, ()>>);
+
+impl<P: Platform> Drop for Catches<'_, P> {
+    fn drop(&mut self) {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let _owned = self.0.take();
+            panic!("while it owns");
+        }));
+        assert!(caught.is_err());
+    }
+}
+
+async fn in_a_destructor_that_catches_it_and_releases_a_mutex<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let mutex: &PiMutex<H, ()> = Box::leak(Box::new(PiMutex::new(&handle, ())));
+        let mut owned = Catches(None);
+        // What it owns is dropped with the future, after its last poll.
+        let future = poll_fn(move |_| {
+            owned.0 = mutex.try_lock().ok();
+            Poll::Ready(owned.0.is_some())
+        });
+        assert!(joined(handle.spawn(pinned(SAME), future)).await);
+        assert!(mutex.try_lock().is_ok(), "it is free, and nobody died");
+        // SAFETY: `Box::leak` made it above, and no task refers to it any more.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(mutex).cast_mut()) });
+    })
+    .await;
 }
 
 async fn while_others_work<H: Host>(handle: Handle<H>) -> Ledger {
