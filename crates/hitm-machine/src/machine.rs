@@ -273,7 +273,13 @@ impl Machine {
             }
         }
         // A suspended coroutine is never dropped: see the errors above.
-        coroutines.into_iter().filter(|coroutine| !coroutine.done()).for_each(std::mem::forget);
+        for coroutine in coroutines {
+            if coroutine.done() {
+                coroutine.into_stack().keep();
+            } else {
+                std::mem::forget(coroutine);
+            }
+        }
         match result {
             Ok(ended) => ended,
             Err(panic) => resume_unwind(panic),

@@ -10,7 +10,6 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::mem::ManuallyDrop;
 
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
@@ -31,8 +30,7 @@ thread_local! {
 
 /// A stack that starts some lines below the top of its memory.
 pub(crate) struct ColouredStack {
-    /// There until it is dropped.
-    stack: ManuallyDrop<DefaultStack>,
+    stack: DefaultStack,
     skipped: usize,
 }
 
@@ -43,20 +41,16 @@ impl ColouredStack {
         // are not on neighbouring lines, which a prefetcher pulls in pairs.
         let skipped = (cpu as usize * 7) % COLOURS * hitm_memory::LINE;
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
-        let stack = ManuallyDrop::new(spare.map_or_else(|| DefaultStack::new(BYTES), Ok)?);
-        Ok(Self { stack, skipped })
+        Ok(Self { stack: spare.map_or_else(|| DefaultStack::new(BYTES), Ok)?, skipped })
     }
-}
 
-impl Drop for ColouredStack {
-    fn drop(&mut self) {
-        // SAFETY: it is taken once, here, and nothing uses it afterwards.
-        let stack = unsafe { ManuallyDrop::take(&mut self.stack) };
+    /// Keeps the memory for a later machine of this thread.
+    pub(crate) fn keep(self) {
         // A thread that ends keeps none any more.
         let _ended = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < KEPT {
-                spare.push(stack);
+                spare.push(self.stack);
             }
         });
     }
