@@ -67,7 +67,7 @@ pub(crate) struct Operations<P: Platform> {
     /// destructor panics.
     clear: unsafe fn(NonNull<Cell<P>>),
     /// Puts an error where the future was. The caller has the use of the result, and has cleared.
-    fail: unsafe fn(NonNull<Cell<P>>, JoinError),
+    put_error: unsafe fn(NonNull<Cell<P>>, JoinError),
     /// Moves the result, unless it is gone, to an `Option<Result<F::Output, JoinError>>` that is
     /// `None`. The caller has the use of the result.
     take: unsafe fn(NonNull<Cell<P>>, *mut ()),
@@ -83,8 +83,8 @@ impl<P: Platform> Operations<P> {
     }
 }
 
-/// Puts a value, or else nothing, in the place of the stage before when it is dropped: also when
-/// the destructor of that stage panics.
+/// The value that a future leaves, or none. When this is dropped, it goes to the place where the
+/// future was, so it does also if the future's destructor panics.
 struct Next<F: Future> {
     place: *mut Stage<F>,
     value: Option<F::Output>,
@@ -96,7 +96,7 @@ impl<F: Future> Drop for Next<F> {
             Some(value) => Stage::Result(Ok(value)),
             None => Stage::Gone,
         };
-        // SAFETY: the pointer is that of a block's stage, whose value was dropped before.
+        // SAFETY: the pointer is that of a block's stage, and what was there has been dropped.
         unsafe { self.place.write(stage) };
     }
 }
@@ -105,7 +105,7 @@ impl<P: Platform, F: Future> Body<P, F> {
     const OPERATIONS: &'static Operations<P> = &Operations {
         poll: Self::poll,
         clear: Self::clear,
-        fail: Self::fail,
+        put_error: Self::put_error,
         take: Self::take,
         layout: Layout::new::<Self>(),
     };
@@ -153,7 +153,7 @@ impl<P: Platform, F: Future> Body<P, F> {
         unsafe { body.replace(None) };
     }
 
-    unsafe fn fail(cell: NonNull<Cell<P>>, error: JoinError) {
+    unsafe fn put_error(cell: NonNull<Cell<P>>, error: JoinError) {
         // SAFETY: the caller's duty.
         let place = unsafe { Self::of(cell) }.stage.get();
         // SAFETY: the caller has the use of it, and what was there needs no drop.
@@ -185,7 +185,7 @@ pub(crate) unsafe fn fail<P: Platform>(block: NonNull<Cell<P>>, error: JoinError
     let error = first_panic(error, cleared.err());
     let is_panic = error.is_panic();
     // SAFETY: until `JoinWord::end`, the caller has the use of the result too.
-    unsafe { (operations.fail)(block, error) };
+    unsafe { (operations.put_error)(block, error) };
     // SAFETY: the caller's duty, and the error is the result.
     unsafe { end(block, true) };
     if is_panic {
