@@ -4,9 +4,9 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_lite::future::{Boxed, FutureExt};
 use hitm::{Handle, JoinError, Mitigation, NativeRuntime};
 use hitm_memory::{Native, Platform};
 
@@ -94,8 +94,8 @@ where
     F: Future<Output = R> + Send + 'static,
     R: Finally,
 {
-    let case = |handle| erased(case(handle));
-    THREADS.iter().for_each(|&(threads, mitigation)| native_erased(threads, mitigation, &case));
+    let case = |handle| case(handle).boxed();
+    THREADS.iter().for_each(|&(threads, mitigation)| native_boxed(threads, mitigation, &case));
 }
 
 /// Runs a case natively.
@@ -104,23 +104,16 @@ where
     F: Future<Output = R> + Send + 'static,
     R: Finally,
 {
-    native_erased(threads, mitigation, &|handle| erased(case(handle)));
+    native_boxed(threads, mitigation, &|handle| case(handle).boxed());
 }
 
-fn native_erased<R: Finally>(threads: usize, mitigation: &str, case: &dyn Fn(Handle<Native>) -> Erased<R>) {
+/// Cases are many, and each type of task takes time to compile: so here all have one type.
+fn native_boxed<R: Finally>(threads: usize, mitigation: &str, case: &dyn Fn(Handle<Native>) -> Boxed<R>) {
     let (runtime, _here) = native_runtime(threads, mitigation);
     let result = runtime.run(case);
     end_native(runtime);
     result_of(result).check();
 }
-
-/// Hides the type of a future. Cases are many, and each type of task takes time to compile.
-pub(crate) fn erased<R>(future: impl Future<Output = R> + Send + 'static) -> Erased<R> {
-    Box::pin(future)
-}
-
-/// A future of any type.
-pub(crate) type Erased<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 
 /// Makes a native runtime, and what prints its parameters if the case panics.
 fn native_runtime(threads: usize, mitigation: &str) -> (NativeRuntime, Here<impl fmt::Debug + use<>>) {
@@ -147,6 +140,7 @@ pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
 #[cfg(not(miri))]
 mod simulated {
     use std::cell::RefCell;
+    use std::pin::Pin;
     use std::sync::Mutex;
     use std::task::{Context, Poll, Waker};
 
@@ -270,13 +264,13 @@ mod simulated {
         F: Future<Output = R> + Send + 'static,
         R: Send + 'static,
     {
-        try_simulate_erased(setup, Box::new(|handle| erased(case(handle))))
+        try_simulate_boxed(setup, Box::new(|handle| case(handle).boxed()))
     }
 
     /// A case of any type.
-    type Case<R> = Box<dyn FnOnce(Handle<Simulated>) -> Erased<R>>;
+    type Case<R> = Box<dyn FnOnce(Handle<Simulated>) -> Boxed<R>>;
 
-    fn try_simulate_erased<R: Send + 'static>(setup: Setup, case: Case<R>) -> Result<Ran<R>, Stalled> {
+    fn try_simulate_boxed<R: Send + 'static>(setup: Setup, case: Case<R>) -> Result<Ran<R>, Stalled> {
         let result = Arc::new(Mutex::new(None));
         let (slot, case) = (result.clone(), RefCell::new(Some(case)));
         let results = run(

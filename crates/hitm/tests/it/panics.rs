@@ -274,7 +274,7 @@ async fn in_a_destructor_that_catches_it_and_releases_a_mutex<H: Host>(handle: H
             Poll::Ready(owned.0.is_some())
         });
         assert!(joined(handle.spawn(pinned(SAME), future)).await);
-        assert!(mutex.try_lock().is_ok(), "it is free, and nobody died");
+        assert!(mutex.try_lock().is_ok(), "the mutex is free, and its last owner has not died");
         // SAFETY: `Box::leak` made it above, and no task refers to it any more.
         drop(unsafe { Box::from_raw(std::ptr::from_ref(mutex).cast_mut()) });
     })

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
+use futures_lite::future::FutureExt;
 use hitm::sync::{Futex, PiMutex};
 use hitm::{CpuSet, Handle, JoinHandle, Priority, Span, SpawnOptions};
 use hitm_memory::{AtomicWord, Platform};
 use hitm_topology::CpuId;
-
-use crate::host::erased;
 
 /// The lowest priority of tasks on the first CPU, in cases with an order.
 pub(crate) const LOW: u8 = 10;
@@ -39,7 +38,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let task = handle.spawn(pinned(SAME), erased(main(handle.clone())));
+    let task = handle.spawn(pinned(SAME), main(handle.clone()).boxed());
     joined(task).await
 }
 
