@@ -1,13 +1,13 @@
 //! `hitm cc` in the place of a compiler.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
 use super::{Program, fields, is_possible};
+use crate::built;
 use crate::command::{Ended, end, folder, hitm};
 use crate::tool;
 
@@ -175,8 +175,7 @@ fn the_library_is_that_of_the_archive() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("main.c"), "int main(void) { return 0; }\n").expect("there is room");
-    let beside = Path::new(env!("CARGO_BIN_EXE_hitm")).with_file_name("libhitm_exec.a");
-    fs::copy(beside, path("own.a")).expect("there is room");
+    fs::copy(built::folder().join("libhitm_exec.a"), path("own.a")).expect("there is room");
     let time = |name: &str| fs::metadata(path(name)).and_then(|data| data.modified()).expect("a time");
     let compile = || {
         let mut command = hitm();
