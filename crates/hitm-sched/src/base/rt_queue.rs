@@ -137,10 +137,23 @@ impl<M: Memory> RtQueue<M> {
         if list.is_empty() {
             self.set_active(prio, false);
         }
+        self.count_out(task);
+    }
+
+    /// Counts a removed task no more.
+    fn count_out(&self, task: &Task<M>) {
         task.on_list.set(0);
         task.on_rq.set(0);
         self.rt_nr_running.set(self.rt_nr_running.get() - 1);
         self.rr_nr_running.set(self.rr_nr_running.get() - task.round_robin());
+    }
+
+    /// Removes `id` of priority `prio`, behind which another task of that priority waits, and counts
+    /// it no more.
+    pub(crate) fn remove_before_equal(&self, tasks: &TaskTable<M>, id: TaskId, prio: Prio) {
+        let task = tasks.get(id);
+        self.list(tasks, prio).remove(id);
+        self.count_out(task);
     }
 
     /// Removes `old`, the first task of its priority, and puts `new`, which is on no queue and has

@@ -2,7 +2,7 @@
 //! that a runtime calls.
 //!
 //! Each operation has its own file: [`enqueue`], [`placement`],
-//! [`wake`], [`spare`], [`run_next`], [`switch`], [`urgent`], [`push`], [`pull`],
+//! [`wake`], [`spare`], [`run_next`], [`succeed`], [`switch`], [`urgent`], [`push`], [`pull`],
 //! [`change`], [`groups`], [`hotplug`].
 //!
 //! **Locks.** A run queue's lock protects the queue and the tasks on it. Two of these locks are
@@ -21,6 +21,7 @@ mod pushable;
 mod run_next;
 mod scheduling;
 mod spare;
+mod succeed;
 mod switch;
 mod urgent;
 mod wake;

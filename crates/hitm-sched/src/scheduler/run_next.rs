@@ -30,10 +30,9 @@
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
-use crate::scheduler::{Scheduler, SwitchReason};
+use crate::scheduler::Scheduler;
 
 impl<P: Platform> Scheduler<P> {
     /// Does step 1 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
@@ -43,14 +42,23 @@ impl<P: Platform> Scheduler<P> {
         let here = P::current_cpu();
         let (rq, task) = (&self.state.rqs[here], self.state.tasks.get(id));
         // Peeks: what another CPU changes just now comes after this wakeup.
-        let is_free = !rq.needs_resched() && ring.count(here) == 0;
+        if rq.needs_resched() || rq.curr().is_none_or(|curr| !self.are_equal(curr, id)) {
+            return false;
+        }
         // Other CPUs do not see an offered task: where others wait already, an idle CPU may come,
         // or is there and holds the lock. A fair task would be queued at the switch, and its time
         // counts from then.
-        let is_real_time = || task.prio().is_real_time();
-        let may_hide = || rq.nr_running.peek() == 1 || is_real_time() && !rq.lock.is_held() && !searchers.any_idle();
-        let is_equal = || rq.curr().is_some_and(|curr| self.are_equal(curr, id));
-        if !is_free || !may_hide() || !is_equal() {
+        let may_hide = || {
+            let prio = task.prio();
+            let none_comes = || prio.is_real_time() && !rq.lock.is_held() && !searchers.any_idle();
+            // A CPU that finds nothing to run looks here because of those that are advertised.
+            let is_found = || rq.rt.announced.peek() != 0 && self.only_idle_is_less_urgent(prio);
+            match ring.count(here) {
+                0 => rq.nr_running.peek() == 1 || none_comes(),
+                _ => none_comes() && (!task.can_move() || is_found()),
+            }
+        };
+        if !may_hide() {
             return false;
         }
         self.offer(id, here)
@@ -93,7 +101,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns whether `id`, which is on no queue, may wait for `curr`, which this CPU runs, as an
     /// equal: it has the same real-time priority, or the two are fair, have one weight, and `id`
     /// has had its share of the time. No group may limit them or share the time.
-    fn are_equal(&self, curr: TaskId, id: TaskId) -> bool {
+    pub(super) fn are_equal(&self, curr: TaskId, id: TaskId) -> bool {
         let prio = self.state.tasks.get(id).prio();
         if self.state.tasks.get(curr).prio() != prio {
             return false;
@@ -103,70 +111,6 @@ impl<P: Platform> Scheduler<P> {
         }
         let (curr, id) = (self.state.tasks.fair(curr), self.state.tasks.fair(id));
         !self.fair.groups.are_used() && curr.weight.peek() == id.weight.peek() && id.lag.peek() <= 0
-    }
-
-    /// Does step 2 for the calling CPU, whose queue is `rq`. Returns the task that runs now, unless
-    /// the CPU has to choose. Then the offered tasks, if there are any, are queued.
-    #[inline]
-    pub(super) fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
-        let ring = self.run_next()?;
-        if ring.count(rq.cpu) == 0 {
-            return None;
-        }
-        let only = ring.only(rq.cpu).zip(rq.curr());
-        let may =
-            |&(offered, prev): &(TaskId, TaskId)| self.can_hand_over(rq, prev, offered) && self.gives_up(prev, why);
-        let Some((offered, prev)) = only.filter(may) else {
-            while let Some(id) = ring.take(rq) {
-                self.queue_one(rq, id);
-                if rq.online.get() == 0 {
-                    // The CPU went offline before the offer, of which it knew nothing.
-                    self.expel(rq, id);
-                }
-            }
-            return None;
-        };
-        ring.take(rq);
-        self.searchers()?.set_keeps(rq.cpu, false);
-        self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
-        self.state.stats.note(|| Entry::Comes(rq.cpu, offered));
-        let next = if self.fair.is_fair(&self.state, offered) {
-            self.fair.succeed_fair(&self.state, rq, prev, offered);
-            offered
-        } else {
-            rq.rt.succeed(&self.state.tasks, prev, offered)
-        };
-        self.ids.arrive(&self.state, rq, offered);
-        if next != offered && !self.take_turns(rq, offered, next) {
-            self.put(rq, offered);
-            self.dequeue_pushable(rq, next);
-        }
-        self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
-        self.state.tasks.get(next).set_on_cpu();
-        self.set_running(rq, Some(next));
-        self.part(rq, Some(prev), why, Some(next));
-        Some(next)
-    }
-
-    /// Returns whether `offered` may take the place of `prev`: nothing is more urgent, and neither
-    /// may have changed since the offer in a way that the queue must know of.
-    fn can_hand_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, offered: TaskId) -> bool {
-        let prio = self.state.tasks.get(offered).prio();
-        let may_succeed = || {
-            if prio.is_real_time() {
-                rq.rt.list(&self.state.tasks, prio).first() == Some(prev) && !self.fair.groups.has_real_time_limits()
-            } else {
-                // `prev` may have become a real-time task, or they never were equal.
-                rq.nr_running.get() == 1 && self.are_equal(prev, offered)
-            }
-        };
-        !rq.needs_resched()
-            && rq.online.get() != 0
-            && rq.highest() == prio
-            && may_succeed()
-            && self.state.tasks.allowed(offered).contains(rq.cpu)
-            && !self.fair.is_served(rq.cpu)
-            && self.urgent().is_none_or(|urgent| urgent.named_to(rq.cpu).is_none())
     }
 
     /// Does step 3, if the CPU of `rq` is online: queues its offered tasks. From a CPU that is
@@ -188,7 +132,7 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Queues `id`, which was offered to the CPU of `rq`, as if it came now.
-    fn queue_one(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+    pub(super) fn queue_one(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         self.enqueue(rq, id, false);
         self.preempt_for_kept(rq, id);
     }

@@ -126,10 +126,9 @@ impl<P: Platform> Scheduler<P> {
         if everywhere && own.tell_behind(&self.state, rq, first) {
             return None;
         }
-        // Only where no CPU can run anything less urgent but nothing is a search for an idle CPU
-        // enough: a searcher leaves the other CPUs alone.
-        let is_least = self.state.tasks.get(first).prio() == Prio::ORDINARY && !self.fair.is_used();
-        if everywhere && is_least && searchers.any_idle() {
+        // A searcher leaves the CPUs alone that run something.
+        let is_least = || self.only_idle_is_less_urgent(self.state.tasks.get(first).prio());
+        if everywhere && is_least() && searchers.any_idle() {
             own.announce(&self.state, rq, None);
             match searchers.call(|| self.state.near(rq.cpu)) {
                 Call::Cpu(cpu) => return Some(cpu),
@@ -139,6 +138,12 @@ impl<P: Platform> Scheduler<P> {
         }
         self.push_all(rq);
         None
+    }
+
+    /// Returns whether a CPU that runs something less urgent than `prio` is an idle one.
+    #[inline]
+    pub(super) fn only_idle_is_less_urgent(&self, prio: Prio) -> bool {
+        prio == Prio::ORDINARY && !self.fair.is_used()
     }
 
     /// Does step 7 for the task that the CPU of `rq`, which calls, has just left.

@@ -31,11 +31,12 @@ use crate::scheduler::{Scheduler, SwitchReason};
 impl<P: Platform> Scheduler<P> {
     pub(crate) fn switch_task(&self, why: SwitchReason) -> Option<TaskId> {
         let mut rq = self.state.lock(P::current_cpu());
-        if let Some(next) = self.hand_over(&mut rq, why) {
+        if let Some(next) = self.succeed(&mut rq, why) {
             self.run_balance(&mut rq);
-            if rq.nr_running.get() > 1 {
-                self.spare_behind(rq, Some(next), false);
-            }
+            // It did not idle, and has looked for nothing.
+            let called = if rq.nr_running.get() > 1 { self.spare(&mut rq) } else { None };
+            drop(rq);
+            self.interrupt_called(called);
             return Some(next);
         }
         rq.clear_need_resched();

@@ -1,0 +1,133 @@
+//! The short way of a switch: the running task waits or ends, and an equal takes its place.
+//!
+//! **Claim.** The result is that of the long way, [`switch`](super::switch), at about half of its
+//! cost. The queue stays as urgent as it was, so no priority is searched for, no other CPU is told
+//! or asked, and the number of the queue's priority stays.
+//!
+//! **Origin.** Ours. Linux picks the next task of the class of the last one first, and goes through
+//! the whole switch in any case.
+//!
+//! **Protocol.** Under the queue's lock, where CPUs keep the tasks that their own tasks wake, and
+//! if nothing more urgent has come: (1) if just one task was [offered](super::run_next), it takes
+//! the place of the running task, behind its equals that wait. The first of them takes the CPU. (2)
+//! Otherwise, the offered tasks are queued. If the running task is a real-time task, and an equal
+//! waits behind it, that one takes the CPU.
+
+use hitm_memory::{PlainWord, Platform};
+
+use crate::base::journal::Entry;
+use crate::base::numbers::TaskId;
+use crate::base::prio::Prio;
+use crate::base::rq::RqGuard;
+use crate::scheduler::{Scheduler, SwitchReason};
+
+impl<P: Platform> Scheduler<P> {
+    /// Switches the calling CPU, whose queue is `rq`, the short way. Returns the task that runs
+    /// now, unless the CPU has to choose.
+    #[inline]
+    pub(super) fn succeed(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
+        self.hand_over(rq, why).or_else(|| self.follow(rq, why))
+    }
+
+    /// Does step 1, or queues the offered tasks.
+    fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
+        let ring = self.run_next()?;
+        if ring.count(rq.cpu) == 0 {
+            return None;
+        }
+        let only = ring.only(rq.cpu).zip(rq.curr());
+        let may =
+            |&(offered, prev): &(TaskId, TaskId)| self.can_hand_over(rq, prev, offered) && self.gives_up(prev, why);
+        let Some((offered, prev)) = only.filter(may) else {
+            while let Some(id) = ring.take(rq) {
+                self.queue_one(rq, id);
+                if rq.online.get() == 0 {
+                    // The CPU went offline before the offer, of which it knew nothing.
+                    self.expel(rq, id);
+                }
+            }
+            return None;
+        };
+        ring.take(rq);
+        self.searchers()?.set_keeps(rq.cpu, false);
+        self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
+        self.state.stats.note(|| Entry::Comes(rq.cpu, offered));
+        let next = if self.fair.is_fair(&self.state, offered) {
+            self.fair.succeed_fair(&self.state, rq, prev, offered);
+            offered
+        } else {
+            rq.rt.succeed(&self.state.tasks, prev, offered)
+        };
+        self.ids.arrive(&self.state, rq, offered);
+        if next != offered && !self.take_turns(rq, offered, next) {
+            self.put(rq, offered);
+            self.dequeue_pushable(rq, next);
+        }
+        self.change_over(rq, prev, why, next);
+        Some(next)
+    }
+
+    /// Does step 2, after the offered tasks were queued.
+    fn follow(&self, rq: &RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
+        let (searchers, prev) = (self.searchers()?, rq.curr()?);
+        let prio = self.state.tasks.get(prev).prio();
+        if !self.stays_as_urgent(rq, prio) || !self.is_first(rq, prev, prio) {
+            return None;
+        }
+        let next = rq.rt.list(&self.state.tasks, prio).next(Some(prev))?;
+        if !self.gives_up(prev, why) {
+            return None;
+        }
+        searchers.set_keeps(rq.cpu, false);
+        self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
+        rq.rt.remove_before_equal(&self.state.tasks, prev, prio);
+        rq.nr_running.set(rq.nr_running.get() - 1);
+        self.dequeue_pushable(rq, next);
+        self.change_over(rq, prev, why, next);
+        Some(next)
+    }
+
+    /// The CPU of `rq` runs `next` from now on, which is on its queue as `prev` was.
+    #[inline]
+    fn change_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason, next: TaskId) {
+        self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
+        self.state.tasks.get(next).set_on_cpu();
+        self.set_running(rq, Some(next));
+        self.part(rq, Some(prev), why, Some(next));
+    }
+
+    /// Returns whether a task of priority `prio` runs on the CPU of `rq`, and another one of the
+    /// same priority may follow it: nothing is more urgent, here or elsewhere.
+    #[inline]
+    fn stays_as_urgent(&self, rq: &RqGuard<'_, P>, prio: Prio) -> bool {
+        !rq.needs_resched()
+            && rq.online.get() != 0
+            && rq.highest() == prio
+            && !self.fair.is_served(rq.cpu)
+            && self.urgent().is_none_or(|urgent| urgent.named_to(rq.cpu).is_none())
+    }
+
+    /// Returns whether `prev` is a real-time task of priority `prio`, the first one of the list,
+    /// and no group is limited.
+    #[inline]
+    fn is_first(&self, rq: &RqGuard<'_, P>, prev: TaskId, prio: Prio) -> bool {
+        prio.is_real_time()
+            && rq.rt.list(&self.state.tasks, prio).first() == Some(prev)
+            && !self.fair.groups.has_real_time_limits()
+    }
+
+    /// Returns whether `offered` may take the place of `prev`: nothing is more urgent, and neither
+    /// may have changed since the offer in a way that the queue must know of.
+    fn can_hand_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, offered: TaskId) -> bool {
+        let prio = self.state.tasks.get(offered).prio();
+        let may_succeed = || {
+            if prio.is_real_time() {
+                self.is_first(rq, prev, prio)
+            } else {
+                // `prev` may have become a real-time task, or they never were equal.
+                rq.nr_running.get() == 1 && self.are_equal(prev, offered)
+            }
+        };
+        self.stays_as_urgent(rq, prio) && may_succeed() && self.state.tasks.allowed(offered).contains(rq.cpu)
+    }
+}
