@@ -37,6 +37,8 @@ pub struct QueueSnapshot {
     /// The tasks that were offered to the CPU: see [`run_next`](crate::shipped::run_next). They are
     /// on no queue.
     pub run_next: Vec<TaskId>,
+    /// Whether the tasks in `run_next` are advertised.
+    pub tells_offered: bool,
     /// The pushable list, in its order.
     pub pushable: Vec<TaskId>,
     /// The word for the number of queued tasks.
@@ -129,6 +131,7 @@ impl<P: Platform> Scheduler<P> {
                 held_real_time: self.fair.groups.held_real_time(&self.state, cpu),
                 fair: self.fair.fair_snapshot(&self.state, cpu),
                 run_next: self.run_next().map_or_else(Vec::new, |next| next.peek(cpu).collect()),
+                tells_offered: rq.rt.tells_offered.peek() != 0,
                 pushable: rq.rt.pushable(&self.state.tasks),
                 nr_running: rq.nr_running.peek(),
                 rt_nr_running: rq.rt.rt_nr_running.peek(),
@@ -315,6 +318,12 @@ impl Snapshot {
                     sources.insert(task.cpu);
                     urgent += i32::from(task.prio < Prio::ORDINARY);
                 }
+            }
+        }
+        for (cpu, queue) in (0..).map(CpuId).zip(&self.queues).filter(|(_, queue)| queue.tells_offered) {
+            sources.insert(cpu);
+            if queue.run_next.is_empty() {
+                fail(format!("cpu {cpu} advertises offered tasks and has none"));
             }
         }
         let mut by_cpu = vec![0; self.queues.len()];

@@ -40,12 +40,14 @@ described! {
         pub(super) pushable_tasks: Links<M> = described,
         /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
         pub(crate) rt_queued: M::Plain<u32>,
-        /// Tasks of the pushable list that are advertised to all: see
-        /// `shipped::announce`.
+        /// Tasks of the pushable list that are advertised to all, and 1 more while those of the ring
+        /// are: see `shipped::announce`. Peeked at by the queue's CPU.
         pub(crate) announced: M::Plain<u32>,
         /// Tasks of the pushable list that are not advertised yet.
         pub(crate) unannounced: M::Plain<u32>,
-        throttling: [u32; 9],
+        /// 1 while the offered tasks of the ring are advertised. Peeked at by pullers elsewhere.
+        pub(crate) tells_offered: M::Plain<u32>,
+        throttling: [u32; 8],
     }
 }
 
@@ -73,7 +75,8 @@ impl<M: Memory> RtQueue<M> {
             rt_queued: M::Plain::new(0),
             announced: M::Plain::new(0),
             unannounced: M::Plain::new(0),
-            throttling: [0; 9],
+            tells_offered: M::Plain::new(0),
+            throttling: [0; 8],
         }
     }
 

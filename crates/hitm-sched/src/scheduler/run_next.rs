@@ -45,23 +45,16 @@ impl<P: Platform> Scheduler<P> {
         if rq.needs_resched() || rq.curr().is_none_or(|curr| !self.are_equal(curr, id)) {
             return false;
         }
-        // Other CPUs do not see an offered task: where others wait already, an idle CPU may come,
-        // or is there and holds the lock. A fair task would be queued at the switch, and its time
-        // counts from then.
-        let may_hide = || {
-            let prio = task.prio();
-            let none_comes = || prio.is_real_time() && !rq.lock.is_held() && !searchers.any_idle();
-            // A CPU that finds nothing to run looks here because of those that are advertised.
-            let is_found = || rq.rt.announced.peek() != 0 && self.only_idle_is_less_urgent(prio);
-            match ring.count(here) {
-                0 => rq.nr_running.peek() == 1 || none_comes(),
-                _ => none_comes() && (!task.can_move() || is_found()),
-            }
+        let prio = task.prio();
+        // Other CPUs do not see a task that is not advertised. A fair task would be queued at the
+        // switch, and its time counts from then.
+        let may_hide = || match ring.count(here) {
+            0 if rq.nr_running.peek() == 1 => true,
+            // Where others wait already, an idle CPU may come, or is there and holds the lock.
+            0 => prio.is_real_time() && !rq.lock.is_held() && !searchers.any_idle(),
+            _ => prio.is_real_time() && !task.can_move(),
         };
-        if !may_hide() {
-            return false;
-        }
-        self.offer(id, here)
+        (rq.rt.announced.peek() != 0 && self.only_idle_is_less_urgent(prio) || may_hide()) && self.offer(id, here)
     }
 
     /// Does step 4 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
@@ -117,7 +110,7 @@ impl<P: Platform> Scheduler<P> {
     /// offline, a task moves away when the CPU leaves it.
     #[inline]
     pub(super) fn queue_next(&self, rq: &RqGuard<'_, P>) {
-        if self.run_next().is_some_and(|ring| ring.count(rq.cpu) != 0) && rq.online.get() != 0 {
+        if self.has_offered(rq.cpu) && rq.online.get() != 0 {
             self.queue_offered(rq);
         }
     }
@@ -129,6 +122,23 @@ impl<P: Platform> Scheduler<P> {
         for id in (0..ring.count(rq.cpu)).map_while(|_| ring.take(rq)) {
             self.queue_one(rq, id);
         }
+        self.end_offer(rq);
+    }
+
+    /// Offered tasks of the CPU of `rq` were taken: if none is left, they are advertised no more.
+    #[inline]
+    pub(super) fn end_offer(&self, rq: &RqGuard<'_, P>) {
+        if let Some(own) = self.shipped()
+            && !self.has_offered(rq.cpu)
+        {
+            own.withdraw_offered(rq);
+        }
+    }
+
+    /// Returns whether a task is offered to `cpu`: as exact as [`count`](RunNext::count).
+    #[inline]
+    pub(super) fn has_offered(&self, cpu: CpuId) -> bool {
+        self.run_next().is_some_and(|ring| ring.count(cpu) != 0)
     }
 
     /// Queues `id`, which was offered to the CPU of `rq`, as if it came now.
@@ -137,20 +147,25 @@ impl<P: Platform> Scheduler<P> {
         self.preempt_for_kept(rq, id);
     }
 
-    /// Takes the tasks that are offered to the CPU of `source` to that of `rq`, which had no
-    /// real-time task before it looked there. Those that may not run there are queued on `source`;
-    /// so are fair ones, unless that CPU has nothing at all. A single task is left, as it may take
-    /// its waker's place. Returns whether any was taken.
+    /// Takes tasks that are offered to the CPU of `source` to that of `rq`, which had no real-time
+    /// task before it looked there: half of them if they are advertised, else all if there are
+    /// several. A single one that is not may take its waker's place. Those that may not run there
+    /// are queued on `source`; so are fair ones, unless that CPU has nothing at all. Returns whether
+    /// any was taken.
     pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
         let Some(ring) = self.run_next() else { return false };
-        let offered = ring.count(source.cpu);
-        if offered < 2 || source.online.get() == 0 || rq.online.get() == 0 {
+        let most = match ring.count(source.cpu) {
+            offered if source.rt.tells_offered.get() != 0 => offered.div_ceil(2),
+            0 | 1 => 0,
+            offered => offered,
+        };
+        if most == 0 || source.online.get() == 0 || rq.online.get() == 0 {
             return false;
         }
         // By deadline, each CPU gets every second task: see `pull_fair`.
         let takes_fair = rq.nr_running.get() == 0 && !self.fair.groups.has_deadlines();
-        let mut taken = Vec::with_capacity(offered as usize);
-        for id in (0..offered).map_while(|_| ring.take(&source)) {
+        let mut taken = Vec::with_capacity(most as usize);
+        for id in (0..most).map_while(|_| ring.take(&source)) {
             let suits = self.state.tasks.get(id).prio().is_real_time() || takes_fair;
             if suits && self.may_come(id, rq) && !self.fair.groups.is_held(&self.state, rq.cpu, id) {
                 // Who changes the task from now on needs the lock of `rq`.
@@ -160,12 +175,30 @@ impl<P: Platform> Scheduler<P> {
                 self.queue_one(&source, id);
             }
         }
+        self.end_offer(&source);
         // Others wait for this lock: the CPU of that queue, or CPUs that take tasks.
         drop(source);
-        for &id in &taken {
-            self.enqueue(rq, id, false);
-        }
+        self.receive(rq, &taken);
         !taken.is_empty()
+    }
+
+    /// Queues `tasks`, which the CPU of `rq` has taken, or offers them to it: the first two of them
+    /// are queued, so that one of them will be advertised.
+    fn receive(&self, rq: &RqGuard<'_, P>, tasks: &[TaskId]) {
+        let may_offer = |id: TaskId| {
+            rq.cpu == P::current_cpu()
+                && self.only_idle_is_less_urgent(self.state.tasks.get(id).prio())
+                && self.run_next().is_some_and(|ring| ring.has_place(rq.cpu))
+        };
+        for (place, &id) in tasks.iter().enumerate() {
+            match self.run_next() {
+                Some(ring) if place >= 2 && may_offer(id) => ring.offer(rq.cpu, id),
+                _ => {
+                    self.queue_next(rq);
+                    self.enqueue(rq, id, false);
+                }
+            }
+        }
     }
 
     /// Does step 3 at a tick of the calling CPU.

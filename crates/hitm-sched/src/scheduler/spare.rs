@@ -103,7 +103,8 @@ impl<P: Platform> Scheduler<P> {
             // The CPU switches first.
             return None;
         }
-        searchers.set_keeps(rq.cpu, false);
+        // Offered tasks that a CPU has taken are not advertised before its next switch.
+        searchers.set_keeps(rq.cpu, self.has_offered(rq.cpu) && rq.rt.tells_offered.get() == 0);
         let mut called = None;
         if rq.rt.unannounced.get() != 0 {
             called = self.spare_real_time(rq);
@@ -175,6 +176,7 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
+        self.queue_next(&source);
         let (here, there) = (rq.rt.rt_nr_running.get(), source.rt.rt_nr_running.get());
         let Some(most) = takes(here, there).filter(|_| may_take(rq)) else { return };
         if self.take_equals(&source, rq, prio, most) {

@@ -23,33 +23,97 @@ use crate::scheduler::{Scheduler, SwitchReason};
 
 impl<P: Platform> Scheduler<P> {
     /// Switches the calling CPU, whose queue is `rq`, the short way. Returns the task that runs
-    /// now, unless the CPU has to choose.
+    /// now, unless the CPU has to choose. Then no task is offered to it any more.
     #[inline]
     pub(super) fn succeed(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
-        self.hand_over(rq, why).or_else(|| self.follow(rq, why))
+        let ring = self.run_next()?;
+        let next = rq.curr().and_then(|prev| {
+            if ring.count(rq.cpu) == 0 || self.keeps_offered(rq, prev) {
+                return self.follow(rq, prev, why);
+            }
+            self.hand_over(rq, prev, why).or_else(|| {
+                self.queue_all_offered(rq);
+                self.follow(rq, prev, why)
+            })
+        });
+        if next.is_none() && ring.count(rq.cpu) != 0 {
+            self.queue_all_offered(rq);
+        }
+        next
     }
 
-    /// Does step 1, or queues the offered tasks.
-    fn hand_over(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
+    /// Returns whether the offered tasks stay in the ring when the CPU of `rq` leaves `prev`: they
+    /// are advertised from now on.
+    #[inline]
+    fn keeps_offered(&self, rq: &RqGuard<'_, P>, prev: TaskId) -> bool {
+        self.only_idle_is_less_urgent(self.state.tasks.get(prev).prio())
+            && self.shipped().is_some_and(|own| own.tell_offered(rq))
+    }
+
+    /// Queues the offered tasks. If the CPU went offline before the offer, of which it knew
+    /// nothing, they move.
+    fn queue_all_offered(&self, rq: &mut RqGuard<'_, P>) {
+        let Some(ring) = self.run_next() else { return };
+        while let Some(id) = ring.take(rq) {
+            self.queue_one(rq, id);
+            if rq.online.get() == 0 {
+                self.expel(rq, id);
+            }
+        }
+        self.end_offer(rq);
+    }
+
+    /// Does step 1.
+    fn hand_over(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
         let ring = self.run_next()?;
-        if ring.count(rq.cpu) == 0 {
+        let offered = ring.only(rq.cpu)?;
+        if !self.can_hand_over(rq, prev, offered) || !self.gives_up(prev, why) {
             return None;
         }
-        let only = ring.only(rq.cpu).zip(rq.curr());
-        let may =
-            |&(offered, prev): &(TaskId, TaskId)| self.can_hand_over(rq, prev, offered) && self.gives_up(prev, why);
-        let Some((offered, prev)) = only.filter(may) else {
-            while let Some(id) = ring.take(rq) {
-                self.queue_one(rq, id);
-                if rq.online.get() == 0 {
-                    // The CPU went offline before the offer, of which it knew nothing.
-                    self.expel(rq, id);
-                }
-            }
+        let next = self.replace(rq, prev, offered);
+        if next != offered && !self.take_turns(rq, offered, next) {
+            self.put(rq, offered);
+            self.dequeue_pushable(rq, next);
+        }
+        self.change_over(rq, prev, why, next);
+        Some(next)
+    }
+
+    /// Does step 2.
+    fn follow(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
+        let prio = self.state.tasks.get(prev).prio();
+        if !self.stays_as_urgent(rq, prio) || !self.is_first(rq, prev, prio) {
             return None;
+        }
+        let queued = rq.rt.list(&self.state.tasks, prio).next(Some(prev));
+        let may_run = |&id: &TaskId| {
+            let task = self.state.tasks.get(id);
+            task.prio() == prio && self.state.tasks.allowed(id).contains(rq.cpu)
         };
-        ring.take(rq);
+        let next = queued.or_else(|| self.run_next()?.peek(rq.cpu).next().filter(may_run))?;
+        if !self.gives_up(prev, why) {
+            return None;
+        }
+        if queued.is_some() {
+            self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
+            rq.rt.remove_before_equal(&self.state.tasks, prev, prio);
+            rq.nr_running.set(rq.nr_running.get() - 1);
+            self.dequeue_pushable(rq, next);
+        } else {
+            self.replace(rq, prev, next);
+        }
         self.searchers()?.set_keeps(rq.cpu, false);
+        self.change_over(rq, prev, why, next);
+        Some(next)
+    }
+
+    /// `offered`, the first offered task, takes the place of `prev` on the queue of the calling
+    /// CPU, `rq`, behind the others of its priority. Returns the first one.
+    fn replace(&self, rq: &RqGuard<'_, P>, prev: TaskId, offered: TaskId) -> TaskId {
+        let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return prev };
+        ring.take(rq);
+        self.end_offer(rq);
+        searchers.set_keeps(rq.cpu, false);
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
         self.state.stats.note(|| Entry::Comes(rq.cpu, offered));
         let next = if self.fair.is_fair(&self.state, offered) {
@@ -59,32 +123,7 @@ impl<P: Platform> Scheduler<P> {
             rq.rt.succeed(&self.state.tasks, prev, offered)
         };
         self.ids.arrive(&self.state, rq, offered);
-        if next != offered && !self.take_turns(rq, offered, next) {
-            self.put(rq, offered);
-            self.dequeue_pushable(rq, next);
-        }
-        self.change_over(rq, prev, why, next);
-        Some(next)
-    }
-
-    /// Does step 2, after the offered tasks were queued.
-    fn follow(&self, rq: &RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
-        let (searchers, prev) = (self.searchers()?, rq.curr()?);
-        let prio = self.state.tasks.get(prev).prio();
-        if !self.stays_as_urgent(rq, prio) || !self.is_first(rq, prev, prio) {
-            return None;
-        }
-        let next = rq.rt.list(&self.state.tasks, prio).next(Some(prev))?;
-        if !self.gives_up(prev, why) {
-            return None;
-        }
-        searchers.set_keeps(rq.cpu, false);
-        self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
-        rq.rt.remove_before_equal(&self.state.tasks, prev, prio);
-        rq.nr_running.set(rq.nr_running.get() - 1);
-        self.dequeue_pushable(rq, next);
-        self.change_over(rq, prev, why, next);
-        Some(next)
+        next
     }
 
     /// The CPU of `rq` runs `next` from now on, which is on its queue as `prev` was.

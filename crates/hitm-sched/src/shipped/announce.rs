@@ -13,8 +13,9 @@
 //! [`floor`](super::floor), reads them once more. Either the second search sees the priority, or
 //! the words show the advertisement.
 //!
-//! **Invariants.** In a quiescent state every task that could move and does not run is advertised,
-//! and no other task.
+//! **Invariants.** In a quiescent state every queued task that could move and does not run is
+//! advertised, and no other queued task. The tasks of a CPU's [ring](super::run_next) are
+//! advertised together or not at all.
 //!
 //! **Memory ordering.** That of the [words](super::waiting), which fence.
 //!
@@ -161,11 +162,7 @@ impl<P: Platform> Shipped<P> {
             }
             Announced::Each => self.waiting.withdraw(rq.cpu, &Self::others(state, rq, id)),
             Announced::All => {
-                let left = rq.rt.announced.get() - 1;
-                rq.rt.announced.set(left);
-                if left == 0 {
-                    self.waiting.withdraw_from_all(rq.cpu);
-                }
+                self.withdraw_one(rq);
                 if self.is_urgent(state, id) {
                     self.waiting.uncount_urgent(rq.cpu);
                 }
@@ -187,6 +184,35 @@ impl<P: Platform> Shipped<P> {
                 true
             }
             Announced::All | Announced::Each => false,
+        }
+    }
+
+    /// Advertises the tasks that are offered to the CPU of `rq`, which calls: all of them as one.
+    /// Does nothing and returns false unless a task of the pushable list is advertised to all CPUs.
+    /// No search is needed, as in [`tell_behind`](Self::tell_behind).
+    pub(crate) fn tell_offered(&self, rq: &RqGuard<'_, P>) -> bool {
+        let announced = rq.rt.announced.get();
+        if announced != 0 && rq.rt.tells_offered.get() == 0 {
+            rq.rt.tells_offered.set(1);
+            rq.rt.announced.set(announced + 1);
+        }
+        announced != 0
+    }
+
+    /// Withdraws the advertisement of the offered tasks of `rq`, of which none is left.
+    pub(crate) fn withdraw_offered(&self, rq: &RqGuard<'_, P>) {
+        if rq.rt.tells_offered.get() != 0 {
+            rq.rt.tells_offered.set(0);
+            self.withdraw_one(rq);
+        }
+    }
+
+    /// Counts one task less that `rq` advertises to all CPUs.
+    fn withdraw_one(&self, rq: &RqGuard<'_, P>) {
+        let left = rq.rt.announced.get() - 1;
+        rq.rt.announced.set(left);
+        if left == 0 {
+            self.waiting.withdraw_from_all(rq.cpu);
         }
     }
 
@@ -239,7 +265,7 @@ impl<P: Platform> Shipped<P> {
         let mut order: Vec<CpuId> = sources.common_from(llc, here).collect();
         sources.subtract(llc);
         order.extend(sources.common_from(&sources, here));
-        let longest = Self::longest(state, order.iter().copied());
+        let longest = self.longest(state, order.iter().copied());
         if let Some(place) = order.iter().position(|&cpu| longest.is_some_and(|(longest, _)| longest == cpu)) {
             order.swap(0, place);
         }
@@ -258,7 +284,7 @@ impl<P: Platform> Shipped<P> {
         // Fibonacci hashing: times next to each other begin far from each other.
         let far = (u64::from(time) * 0x9E37_79B9 % u64::from(cpus)) as u32;
         let from = CpuId((here.0 + far) % cpus);
-        Self::longest(state, sources.common_from(&sources, from))
+        self.longest(state, sources.common_from(&sources, from))
     }
 
     /// Returns the CPUs but `here` with tasks that are advertised to all.
@@ -269,9 +295,13 @@ impl<P: Platform> Shipped<P> {
     }
 
     /// Returns the CPU with the longest queue of the first few of `cpus`, and the length.
-    fn longest(state: &State<P>, cpus: impl Iterator<Item = CpuId>) -> Option<(CpuId, u32)> {
-        // Peeks: hints. The locks decide.
-        let length = |cpu: CpuId| (cpu, state.rqs[cpu].rt.rt_nr_running.peek());
+    fn longest(&self, state: &State<P>, cpus: impl Iterator<Item = CpuId>) -> Option<(CpuId, u32)> {
+        let length = |cpu: CpuId| {
+            // Peeks: hints. The locks decide.
+            let queue = &state.rqs[cpu].rt;
+            let ring = self.run_next.as_ref().filter(|_| queue.tells_offered.peek() != 0);
+            (cpu, queue.rt_nr_running.peek() + ring.map_or(0, |ring| ring.count(cpu)))
+        };
         cpus.take(CHOICES).map(length).max_by_key(|&(_, length)| length)
     }
 

@@ -47,7 +47,7 @@ use crate::base::rq::RqGuard;
 /// The most offered tasks of a CPU. A CPU that takes 128 tasks from a queue holds its lock for
 /// about 50 us, and a task spawns about 64 in that time. The unit tests, of which the model checks
 /// are a part, use each place again soon.
-const PLACES: usize = if cfg!(test) { 2 } else { 64 };
+const PLACES: usize = if cfg!(test) { 2 } else { 256 };
 
 described! {
     /// The offered tasks of one CPU.
