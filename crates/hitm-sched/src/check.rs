@@ -369,8 +369,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns a sentence for each queued task that waits on a CPU while another CPU that it may
-    /// use runs a less urgent task or none. The result is empty when the most urgent tasks run, as
+    /// Returns a sentence for each queued task, or offered one that is advertised, that waits on a
+    /// CPU while another CPU that it may use runs a less urgent task or none. The result is empty when the most urgent tasks run, as
     /// far as affinities permit.
     ///
     /// Fair tasks have no such promise: they wait while other CPUs are idle, until those CPUs
@@ -382,8 +382,10 @@ impl Snapshot {
     pub fn priority_inversions(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (here, queue) in (0..).map(CpuId).zip(&self.queues) {
-            let waits = |&&(prio, id): &&(Prio, TaskId)| prio.is_real_time() && queue.running != Some(id);
-            for &(prio, id) in queue.queued.iter().filter(waits) {
+            let waits = |&(prio, id): &(Prio, TaskId)| prio.is_real_time() && queue.running != Some(id);
+            let told = queue.run_next.iter().filter(|_| queue.tells_offered);
+            let told = told.filter_map(|&id| self.task(id)).map(|task| (task.prio, task.id));
+            for (prio, id) in queue.queued.iter().copied().chain(told).filter(waits) {
                 let Some(task) = self.task(id).filter(|task| task.allowed.contains(here)) else { continue };
                 for cpu in task.allowed.iter() {
                     let other = &self.queues[cpu.index()];

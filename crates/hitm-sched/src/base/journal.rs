@@ -6,9 +6,10 @@
 //! scheduler that conserves work.
 //!
 //! **Definitions.** A CPU is idle while it is online, runs no task and has none queued. A CPU that
-//! has a queued task and has not yet woken is not idle. A task waits while it is queued and does
-//! not run, unless it is the first on a queue whose CPU is between two tasks. Each waiting task is
-//! matched with one idle CPU, so the loss is never more than the number of waiting tasks.
+//! has a queued task and has not yet woken is not idle. A task waits while it is queued, or
+//! [offered](crate::shipped::run_next), and does not run, unless it is the first on a queue whose
+//! CPU is between two tasks. Each waiting task is matched with one idle CPU, so the loss is never
+//! more than the number of waiting tasks.
 //!
 //! **Cost.** The journal is not memory of the model and takes no simulated time. Natively each
 //! change of a queue takes a lock and reads the clock. A journal is kept only on request. An entry
@@ -37,9 +38,9 @@ const UNSETTLED: usize = 1 << 15;
 pub(crate) enum Entry {
     /// A task may run on these CPUs from now on.
     May(TaskId, Box<CpuSet>),
-    /// A task is queued on a CPU.
+    /// A task is queued on a CPU, or offered to it.
     Comes(CpuId, TaskId),
-    /// A task is taken off the queue of a CPU.
+    /// A task is taken off the queue of a CPU, or out of its ring.
     Leaves(CpuId, TaskId),
     /// A CPU runs this task from now on, or none.
     Runs(CpuId, Option<TaskId>),

@@ -41,13 +41,16 @@ described! {
         /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
         pub(crate) rt_queued: M::Plain<u32>,
         /// Tasks of the pushable list that are advertised to all, and 1 more while those of the ring
-        /// are: see `shipped::announce`. Peeked at by the queue's CPU.
+        /// are: see `shipped::announce`.
         pub(crate) announced: M::Plain<u32>,
         /// Tasks of the pushable list that are not advertised yet.
         pub(crate) unannounced: M::Plain<u32>,
         /// 1 while the offered tasks of the ring are advertised. Peeked at by pullers elsewhere.
         pub(crate) tells_offered: M::Plain<u32>,
-        throttling: [u32; 8],
+        /// As `announced`, of those that may run on all CPUs. Only if there is a ring. Peeked at by
+        /// the queue's CPU.
+        pub(crate) everywhere: M::Plain<u32>,
+        throttling: [u32; 7],
     }
 }
 
@@ -76,7 +79,8 @@ impl<M: Memory> RtQueue<M> {
             announced: M::Plain::new(0),
             unannounced: M::Plain::new(0),
             tells_offered: M::Plain::new(0),
-            throttling: [0; 8],
+            everywhere: M::Plain::new(0),
+            throttling: [0; 7],
         }
     }
 

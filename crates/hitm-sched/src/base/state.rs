@@ -115,6 +115,13 @@ impl<P: Platform> State<P> {
         self.neighbourhoods[cpu.index()].iter().flat_map(move |around| around.common_from(around, cpu))
     }
 
+    /// Returns whether `id`, which is queued, may run on all CPUs.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn runs_everywhere(&self, id: TaskId) -> bool {
+        self.tasks.get(id).cpus_allowed_count.get() as usize == self.topology.cpus()
+    }
+
     /// Returns whether two CPUs are of one LLC.
     pub(crate) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
         self.topology.part_of(Scope::Llc, one) == self.topology.part_of(Scope::Llc, other)

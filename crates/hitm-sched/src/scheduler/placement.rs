@@ -6,7 +6,7 @@
 //! **Cost.** If the task's CPU is idle or runs something less urgent: one read of that CPU's
 //! running task. Otherwise one search of cpupri, and a read of the CPU found.
 
-use hitm_memory::{CpuSet, PlainWord, Platform};
+use hitm_memory::{CpuSet, Platform};
 use hitm_topology::CpuId;
 
 use crate::base::numbers::TaskId;
@@ -70,7 +70,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns whether `id`, which is queued, may run on all CPUs.
     #[track_caller]
     pub(super) fn runs_everywhere(&self, id: TaskId) -> bool {
-        self.state.tasks.get(id).cpus_allowed_count.get() as usize == self.state.topology.cpus()
+        self.state.runs_everywhere(id)
     }
 
     /// Returns whether any CPU where `id` may run runs something less urgent than `id`.

@@ -4,24 +4,28 @@
 //! **Protocol.** To offer a task is to put it into the ring of the CPU. (1) A wakeup or a spawn by
 //! the running task offers the woken task, if the two are [equal](Scheduler::are_equal), the CPU
 //! need not switch, no task is offered yet, and nothing else waits on the CPU. A real-time task may
-//! be offered although others wait: if no CPU idles, and no CPU holds the lock of the queue. (2)
-//! The next switch hands over: if the running task blocks or ends, nothing more urgent has come,
-//! and just one task is offered, that one takes its place on the queue. A real-time task goes to
-//! the end of the list of its priority, and the first of that list takes the CPU. A fair task takes
-//! the CPU. The number of queued tasks and the queue's level stay the same. (3) Otherwise the
-//! offered tasks are queued behind the tasks that wait. This happens at a checkpoint, at the end of
-//! a turn, at a tick if one of them is fair, when the CPU goes offline, and before another task is
-//! queued there: at a wakeup, after a change or a move. So whatever waits came before the offered
-//! tasks.
+//! be offered although others wait: if no CPU idles, and no CPU holds the lock of the queue. And it
+//! may be offered although others are, and whatever other CPUs do: if it may run everywhere, only
+//! an idle CPU can be less urgent, and a task in the queue, or the ring, is advertised to all CPUs
+//! and may run everywhere. Then a CPU that finds nothing to run looks here, and looks into the ring
+//! too. (2) The next switch [hands over](super::succeed): if the running task blocks or ends, and
+//! nothing more urgent has come, an offered task takes its place. Others stay in the ring while they
+//! are advertised. (3) Otherwise the offered tasks are queued behind the tasks that wait. This
+//! happens at a checkpoint, at the end of a turn, at a tick if one of them is fair, when the CPU
+//! goes offline, and before another task is queued there: at a wakeup, after a change or a move. So
+//! whatever waits came before the offered tasks.
 //!
 //! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
 //! wakeup or a spawn by the running task leaves the task to that CPU: it offers the task, equal or
-//! not. A CPU that takes several tasks at once takes the offered ones last, if there are at least
-//! two: a single one may take its waker's place. If the lock is free after the offer, the waker
-//! queues the task itself. If it is not, and the holder takes no tasks or has looked already, the
-//! task waits: for the next CPU that takes several there, for the waker's next wakeup or spawn that
-//! finds the lock free or the ring full, or for its next checkpoint or switch. Until then no idle
-//! CPU is called for it.
+//! not. If the lock is free after the offer, the waker queues the task itself. If it is not, and the
+//! holder takes no tasks or has looked already, the task waits: for the next CPU that takes several
+//! there, for the waker's next wakeup or spawn that finds the lock free or the ring full, or for its
+//! next checkpoint or switch. Until then no idle CPU is called for it.
+//!
+//! (5) A CPU without real-time tasks that takes some from a queue takes half of the offered ones
+//! last: the older half. A single one that is not advertised is left, as it may take its waker's
+//! place. Once two tasks are queued at the CPU that takes them, it puts the others into its own
+//! ring: it advertises one of the two, and from then on the ring.
 //!
 //! **Fair tasks.** An equal that is offered has had its share of the time, so its wakeup would
 //! hardly ever preempt the waker. It waits until the waker's slice ends at the latest, since a tick
@@ -30,6 +34,7 @@
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
+use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 use crate::scheduler::Scheduler;
@@ -46,15 +51,14 @@ impl<P: Platform> Scheduler<P> {
             return false;
         }
         let prio = task.prio();
-        // Other CPUs do not see a task that is not advertised. A fair task would be queued at the
-        // switch, and its time counts from then.
-        let may_hide = || match ring.count(here) {
-            0 if rq.nr_running.peek() == 1 => true,
-            // Where others wait already, an idle CPU may come, or is there and holds the lock.
-            0 => prio.is_real_time() && !rq.lock.is_held() && !searchers.any_idle(),
-            _ => prio.is_real_time() && !task.can_move(),
-        };
-        (rq.rt.announced.peek() != 0 && self.only_idle_is_less_urgent(prio) || may_hide()) && self.offer(id, here)
+        let is_advertised =
+            rq.rt.everywhere.peek() != 0 && self.only_idle_is_less_urgent(prio) && self.runs_everywhere(id);
+        // Other CPUs do not see a task that is not: where others wait already, an idle CPU may
+        // come, or is there and holds the lock. A fair task would be queued at the switch, and its
+        // time counts from then.
+        let none_comes = || prio.is_real_time() && !rq.lock.is_held() && !searchers.any_idle();
+        let may_hide = || ring.count(here) == 0 && (rq.nr_running.peek() == 1 || none_comes());
+        (is_advertised || may_hide()) && self.offer(id, here)
     }
 
     /// Does step 4 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
@@ -87,7 +91,9 @@ impl<P: Platform> Scheduler<P> {
         self.go_to(id, task.cpu(), here);
         task.transition_to_runnable();
         searchers.set_keeps(here, true);
-        ring.offer(here, id);
+        // First: another CPU may take it at once.
+        self.state.stats.note(|| Entry::Comes(here, id));
+        ring.offer(here, id, self.runs_everywhere(id));
         true
     }
 
@@ -125,12 +131,12 @@ impl<P: Platform> Scheduler<P> {
         self.end_offer(rq);
     }
 
-    /// Offered tasks of the CPU of `rq` were taken: if none is left, they are advertised no more.
-    #[inline]
+    /// Offered tasks of the CPU of `rq` have left the ring, and some may have been queued. Those stay
+    /// advertised if the ring was. If it is empty, it is advertised no more.
     pub(super) fn end_offer(&self, rq: &RqGuard<'_, P>) {
-        if let Some(own) = self.shipped()
-            && !self.has_offered(rq.cpu)
-        {
+        let Some(own) = self.shipped() else { return };
+        own.tell_queued(&self.state, rq);
+        if !self.has_offered(rq.cpu) {
             own.withdraw_offered(rq);
         }
     }
@@ -143,21 +149,20 @@ impl<P: Platform> Scheduler<P> {
 
     /// Queues `id`, which was offered to the CPU of `rq`, as if it came now.
     pub(super) fn queue_one(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        self.state.stats.note(|| Entry::Leaves(rq.cpu, id));
         self.enqueue(rq, id, false);
         self.preempt_for_kept(rq, id);
     }
 
-    /// Takes tasks that are offered to the CPU of `source` to that of `rq`, which had no real-time
-    /// task before it looked there: half of them if they are advertised, else all if there are
-    /// several. A single one that is not may take its waker's place. Those that may not run there
-    /// are queued on `source`; so are fair ones, unless that CPU has nothing at all. Returns whether
-    /// any was taken.
+    /// Takes half of the tasks that are offered to the CPU of `source` to that of `rq`, which had no
+    /// real-time task before it looked there. A single one that is not advertised is left: it may
+    /// take its waker's place. Those that may not run there are queued on `source`; so are fair
+    /// ones, unless that CPU has nothing at all. Returns whether any was taken.
     pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
         let Some(ring) = self.run_next() else { return false };
         let most = match ring.count(source.cpu) {
-            offered if source.rt.tells_offered.get() != 0 => offered.div_ceil(2),
-            0 | 1 => 0,
-            offered => offered,
+            1 if source.rt.tells_offered.get() == 0 => 0,
+            offered => offered.div_ceil(2),
         };
         if most == 0 || source.online.get() == 0 || rq.online.get() == 0 {
             return false;
@@ -170,6 +175,7 @@ impl<P: Platform> Scheduler<P> {
             if suits && self.may_come(id, rq) && !self.fair.groups.is_held(&self.state, rq.cpu, id) {
                 // Who changes the task from now on needs the lock of `rq`.
                 self.go_to(id, source.cpu, rq.cpu);
+                self.state.stats.note(|| Entry::Leaves(source.cpu, id));
                 taken.push(id);
             } else {
                 self.queue_one(&source, id);
@@ -182,21 +188,19 @@ impl<P: Platform> Scheduler<P> {
         !taken.is_empty()
     }
 
-    /// Queues `tasks`, which the CPU of `rq` has taken, or offers them to it: the first two of them
-    /// are queued, so that one of them will be advertised.
+    /// Queues `tasks`, which the CPU of `rq` has taken, or offers them to it once two are queued: one
+    /// of those will be advertised. No task runs there, so its CPU offers none meanwhile.
     fn receive(&self, rq: &RqGuard<'_, P>, tasks: &[TaskId]) {
-        let may_offer = |id: TaskId| {
-            rq.cpu == P::current_cpu()
-                && self.only_idle_is_less_urgent(self.state.tasks.get(id).prio())
-                && self.run_next().is_some_and(|ring| ring.has_place(rq.cpu))
-        };
-        for (place, &id) in tasks.iter().enumerate() {
-            match self.run_next() {
-                Some(ring) if place >= 2 && may_offer(id) => ring.offer(rq.cpu, id),
-                _ => {
-                    self.queue_next(rq);
-                    self.enqueue(rq, id, false);
-                }
+        let Some(ring) = self.run_next() else { return };
+        for &id in tasks {
+            let prio = self.state.tasks.get(id).prio();
+            let is_free = self.only_idle_is_less_urgent(prio) && self.runs_everywhere(id);
+            if rq.rt.rt_nr_running.get() >= 2 && is_free && ring.has_place(rq.cpu) {
+                self.state.stats.note(|| Entry::Comes(rq.cpu, id));
+                ring.offer(rq.cpu, id, true);
+            } else {
+                self.queue_next(rq);
+                self.enqueue(rq, id, false);
             }
         }
     }

@@ -27,8 +27,8 @@
 //! yields a CPU looks at a few queues, and takes tasks from one that is more than twice as long as
 //! its own, until both are equally long.
 //!
-//! **Invariants.** (1) A real-time task that waits is advertised after the next switch or
-//! checkpoint of its CPU. So a CPU idles beside it for a poll at most. (2) The order of tasks is
+//! **Invariants.** (1) A real-time task that waits, in the queue or in the ring, is advertised after
+//! the next switch or checkpoint of its CPU. So a CPU idles beside it for a poll at most. (2) The order of tasks is
 //! that of their queue: nothing overtakes.
 //!
 //! **Cost.** A wakeup that its own CPU runs next: the CPU's own lines.
@@ -103,12 +103,13 @@ impl<P: Platform> Scheduler<P> {
             // The CPU switches first.
             return None;
         }
-        // Offered tasks that a CPU has taken are not advertised before its next switch.
-        searchers.set_keeps(rq.cpu, self.has_offered(rq.cpu) && rq.rt.tells_offered.get() == 0);
         let mut called = None;
         if rq.rt.unannounced.get() != 0 {
             called = self.spare_real_time(rq);
         }
+        // What a CPU hides, it must queue at its next checkpoint.
+        let hides = self.has_offered(rq.cpu) && !rq.curr().is_some_and(|curr| self.keeps_offered(rq, curr));
+        searchers.set_keeps(rq.cpu, hides);
         if called.is_none() && self.fair.is_crowded(rq) {
             // SeqCst: between the queue and the counts of idle CPUs. Pairs with the fence in
             // `begin_idle`, after which an idle CPU reads the queue.
@@ -221,6 +222,10 @@ impl<P: Platform> Scheduler<P> {
     /// Takes tasks from other CPUs. Returns whether there is something to run.
     fn take(&self, rq: &mut RqGuard<'_, P>) -> bool {
         self.pull(rq);
+        if rq.highest() == Prio::NONE {
+            // It has taken tasks, and others have taken those of the queue.
+            self.queue_next(rq);
+        }
         if rq.highest() != Prio::NONE || self.fair.take_when_idle(&self.state, &self.rd, self, rq) {
             // The CPU is about to pick.
             rq.clear_need_resched();

@@ -1,17 +1,21 @@
 //! The short way of a switch: the running task waits or ends, and an equal takes its place.
 //!
 //! **Claim.** The result is that of the long way, [`switch`](super::switch), at about half of its
-//! cost. The queue stays as urgent as it was, so no priority is searched for, no other CPU is told
-//! or asked, and the number of the queue's priority stays.
+//! cost. The queue stays as urgent as it was, so no priority is searched for, and no other CPU is
+//! asked for a task.
 //!
-//! **Origin.** Ours. Linux picks the next task of the class of the last one first, and goes through
+//! **Origin.** Ours. Linux asks the class of the last task first for the next one, and goes through
 //! the whole switch in any case.
 //!
-//! **Protocol.** Under the queue's lock, where CPUs keep the tasks that their own tasks wake, and
-//! if nothing more urgent has come: (1) if just one task was [offered](super::run_next), it takes
-//! the place of the running task, behind its equals that wait. The first of them takes the CPU. (2)
-//! Otherwise, the offered tasks are queued. If the running task is a real-time task, and an equal
-//! waits behind it, that one takes the CPU.
+//! **Protocol.** Under the queue's lock, where CPUs keep the tasks that their own tasks wake, and if
+//! nothing more urgent has come: (1) The offered tasks stay in the [ring](super::run_next) if they
+//! are advertised, or can be from now on: if all may run everywhere, a waiting task that may run
+//! everywhere is advertised, and a CPU that is less urgent can only be an idle one. (2) If they do
+//! not stay and there is just one, it takes the place of the running task, behind the equals that
+//! wait in the queue. The first of them takes the CPU. If there are several, they are queued. (3) If
+//! a real-time task runs, the first equal behind it in the queue takes the CPU. If there is none,
+//! the first task of the ring does. (4) If no task took the CPU, the offered tasks are queued, and
+//! the CPU chooses.
 
 use hitm_memory::{PlainWord, Platform};
 
@@ -42,11 +46,13 @@ impl<P: Platform> Scheduler<P> {
         next
     }
 
-    /// Returns whether the offered tasks stay in the ring when the CPU of `rq` leaves `prev`: they
-    /// are advertised from now on.
+    /// Does step 1: returns whether the tasks that are offered to the calling CPU, that of `rq`, stay
+    /// in the ring while it leaves `curr`. Then they are advertised from now on.
     #[inline]
-    fn keeps_offered(&self, rq: &RqGuard<'_, P>, prev: TaskId) -> bool {
-        self.only_idle_is_less_urgent(self.state.tasks.get(prev).prio())
+    pub(super) fn keeps_offered(&self, rq: &RqGuard<'_, P>, curr: TaskId) -> bool {
+        rq.rt.everywhere.get() != 0
+            && self.only_idle_is_less_urgent(self.state.tasks.get(curr).prio())
+            && self.run_next().is_some_and(|ring| ring.are_free(rq.cpu))
             && self.shipped().is_some_and(|own| own.tell_offered(rq))
     }
 
@@ -60,10 +66,11 @@ impl<P: Platform> Scheduler<P> {
                 self.expel(rq, id);
             }
         }
+        ring.note_empty(rq.cpu);
         self.end_offer(rq);
     }
 
-    /// Does step 1.
+    /// Does step 2 for a single task.
     fn hand_over(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
         let ring = self.run_next()?;
         let offered = ring.only(rq.cpu)?;
@@ -79,18 +86,15 @@ impl<P: Platform> Scheduler<P> {
         Some(next)
     }
 
-    /// Does step 2.
+    /// Does step 3.
     fn follow(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
         let prio = self.state.tasks.get(prev).prio();
         if !self.stays_as_urgent(rq, prio) || !self.is_first(rq, prev, prio) {
             return None;
         }
         let queued = rq.rt.list(&self.state.tasks, prio).next(Some(prev));
-        let may_run = |&id: &TaskId| {
-            let task = self.state.tasks.get(id);
-            task.prio() == prio && self.state.tasks.allowed(id).contains(rq.cpu)
-        };
-        let next = queued.or_else(|| self.run_next()?.peek(rq.cpu).next().filter(may_run))?;
+        let is_equal = |&id: &TaskId| self.state.tasks.get(id).prio() == prio;
+        let next = queued.or_else(|| self.run_next()?.peek(rq.cpu).next().filter(is_equal))?;
         if !self.gives_up(prev, why) {
             return None;
         }
@@ -112,10 +116,12 @@ impl<P: Platform> Scheduler<P> {
     fn replace(&self, rq: &RqGuard<'_, P>, prev: TaskId, offered: TaskId) -> TaskId {
         let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return prev };
         ring.take(rq);
-        self.end_offer(rq);
+        if ring.count(rq.cpu) == 0 {
+            ring.note_empty(rq.cpu);
+            self.shipped().inspect(|own| own.withdraw_offered(rq));
+        }
         searchers.set_keeps(rq.cpu, false);
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
-        self.state.stats.note(|| Entry::Comes(rq.cpu, offered));
         let next = if self.fair.is_fair(&self.state, offered) {
             self.fair.succeed_fair(&self.state, rq, prev, offered);
             offered

@@ -11,7 +11,10 @@
 //! [words](super::waiting); (3) fences; (4) searches once more. A CPU that becomes less urgent: (1)
 //! writes its queue's priority; (2) fences; (3) reads the words; (4) if it withdraws a
 //! [`floor`](super::floor), reads them once more. Either the second search sees the priority, or
-//! the words show the advertisement.
+//! the words show the advertisement. A task behind one that is advertised needs no search
+//! (`tell_behind`), and the tasks of a CPU's [ring](super::run_next) are advertised as one, while
+//! another that may run everywhere is (`tell_offered`): all CPUs look at a queue because of a count
+//! that stays above 0.
 //!
 //! **Invariants.** In a quiescent state every queued task that could move and does not run is
 //! advertised, and no other queued task. The tasks of a CPU's [ring](super::run_next) are
@@ -103,6 +106,13 @@ impl<P: Platform> Shipped<P> {
         if Self::announced(state, first) != Announced::All {
             return false;
         }
+        self.tell_rest(state, rq);
+        true
+    }
+
+    /// Advertises the tasks of `rq` that wait and are not advertised. Others wait there that are
+    /// advertised to all CPUs and may run everywhere.
+    fn tell_rest(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         // Most of them came last.
         let mut last = rq.rt.prev_pushable(&state.tasks, None);
         let mut any_narrow = false;
@@ -115,7 +125,6 @@ impl<P: Platform> Shipped<P> {
             // Its words must be seen once the other task is advertised no more.
             self.waiting.told();
         }
-        true
     }
 
     /// Counts a task that has come to the pushable list of `rq` and is not advertised yet.
@@ -148,6 +157,7 @@ impl<P: Platform> Shipped<P> {
         if before == 0 {
             self.waiting.tell_all(rq.cpu);
         }
+        self.count_everywhere(state, rq, id, 1);
         if self.is_urgent(state, id) {
             self.waiting.count_urgent(rq.cpu);
         }
@@ -163,6 +173,7 @@ impl<P: Platform> Shipped<P> {
             Announced::Each => self.waiting.withdraw(rq.cpu, &Self::others(state, rq, id)),
             Announced::All => {
                 self.withdraw_one(rq);
+                self.count_everywhere(state, rq, id, -1);
                 if self.is_urgent(state, id) {
                     self.waiting.uncount_urgent(rq.cpu);
                 }
@@ -187,23 +198,42 @@ impl<P: Platform> Shipped<P> {
         }
     }
 
-    /// Advertises the tasks that are offered to the CPU of `rq`, which calls: all of them as one.
-    /// Does nothing and returns false unless a task of the pushable list is advertised to all CPUs.
-    /// No search is needed, as in [`tell_behind`](Self::tell_behind).
-    pub(crate) fn tell_offered(&self, rq: &RqGuard<'_, P>) -> bool {
-        let announced = rq.rt.announced.get();
-        if announced != 0 && rq.rt.tells_offered.get() == 0 {
-            rq.rt.tells_offered.set(1);
-            rq.rt.announced.set(announced + 1);
+    /// Counts `id`, which is advertised to all CPUs from now on or no longer, if it may run on all.
+    fn count_everywhere(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId, change: i32) {
+        if self.run_next.is_some() && state.runs_everywhere(id) {
+            rq.rt.everywhere.set(rq.rt.everywhere.get().wrapping_add_signed(change));
         }
-        announced != 0
+    }
+
+    /// Advertises the tasks that are offered to the CPU of `rq`, which calls, as one. They may run
+    /// on all CPUs. Does nothing and returns false unless a task of the pushable list that may run
+    /// on all CPUs is advertised. No search is needed, as in [`tell_behind`](Self::tell_behind).
+    #[inline]
+    pub(crate) fn tell_offered(&self, rq: &RqGuard<'_, P>) -> bool {
+        let everywhere = rq.rt.everywhere.get();
+        if everywhere != 0 && rq.rt.tells_offered.get() == 0 {
+            rq.rt.tells_offered.set(1);
+            rq.rt.announced.set(rq.rt.announced.get() + 1);
+            rq.rt.everywhere.set(everywhere + 1);
+        }
+        everywhere != 0
     }
 
     /// Withdraws the advertisement of the offered tasks of `rq`, of which none is left.
+    #[inline]
     pub(crate) fn withdraw_offered(&self, rq: &RqGuard<'_, P>) {
         if rq.rt.tells_offered.get() != 0 {
             rq.rt.tells_offered.set(0);
+            rq.rt.everywhere.set(rq.rt.everywhere.get() - 1);
             self.withdraw_one(rq);
+        }
+    }
+
+    /// Offered tasks of `rq` were queued: if they were advertised, they stay so.
+    #[inline]
+    pub(crate) fn tell_queued(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
+        if rq.rt.tells_offered.get() != 0 {
+            self.tell_rest(state, rq);
         }
     }
 
@@ -300,7 +330,7 @@ impl<P: Platform> Shipped<P> {
             // Peeks: hints. The locks decide.
             let queue = &state.rqs[cpu].rt;
             let ring = self.run_next.as_ref().filter(|_| queue.tells_offered.peek() != 0);
-            (cpu, queue.rt_nr_running.peek() + ring.map_or(0, |ring| ring.count(cpu)))
+            (cpu, queue.rt_nr_running.peek() + ring.map_or(0, |ring| ring.hint(cpu)))
         };
         cpus.take(CHOICES).map(length).max_by_key(|&(_, length)| length)
     }

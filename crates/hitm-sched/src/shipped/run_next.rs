@@ -1,10 +1,10 @@
-//! The tasks that a CPU's own task has woken and that are on no queue yet: the offered tasks. If
-//! there is only one, it can take its waker's place on the CPU.
+//! The tasks that a CPU's own task has woken, or that the CPU has taken, and that are on no queue
+//! yet: the offered tasks.
 //!
 //! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
 //! one exchange of two tasks under one lock at the switch. This holds for fair tasks if no other
-//! waits there. A task that spawns many, while other CPUs take them, does not wait for those CPUs
-//! while there is a place here: they take the tasks that it leaves.
+//! waits there. For real-time tasks of the least priority it holds for many at once, while other
+//! CPUs take some of them: they are advertised together, and are in no list.
 //!
 //! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
 //! task overtake those that wait. Here it goes behind those at the switch, so the order of arrival
@@ -15,8 +15,9 @@
 //! that were taken. A task in it is awake and on no queue.
 //!
 //! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if it
-//! [has a place](RunNext::has_place). [`take`](RunNext::take): under the lock of the CPU's queue,
-//! by that CPU at its next switch or checkpoint, by whoever queues another task there, changes one,
+//! [has a place](RunNext::has_place); or under the lock of the CPU's queue by whoever takes tasks
+//! for the CPU while it runs none. [`take`](RunNext::take): under the lock of the CPU's queue,
+//! by that CPU at a switch or its next checkpoint, by whoever queues another task there, changes one,
 //! or takes several, or by whoever takes the CPU offline. So a task leaves the ring once, and in
 //! the order of the offers.
 //!
@@ -28,6 +29,9 @@
 //! |---|---|---|
 //! | `offer`: `offered`, Release | `take`: `offered`, Acquire | the number, and the task's words |
 //! | `take`: `taken`, Release | `has_place`: `taken`, Acquire | that the number was read |
+//!
+//! An offer without the `pi_lock` is of a task that was taken under the lock of another queue. Who
+//! changes the task needs the lock of the queue that the task goes to, and finds it in the ring.
 //!
 //! The model checker runs these words: `run_next/loom.rs`.
 //!
@@ -44,17 +48,20 @@ use hitm_topology::{CpuId, Topology};
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 
-/// The most offered tasks of a CPU. A CPU that takes 128 tasks from a queue holds its lock for
-/// about 50 us, and a task spawns about 64 in that time. The unit tests, of which the model checks
-/// are a part, use each place again soon.
+/// The most offered tasks of a CPU: as many as a queue of Tokio's workers has. If one more comes, all
+/// of them are queued. The unit tests, of which the model checks are a part, use each place again
+/// soon.
 const PLACES: usize = if cfg!(test) { 2 } else { 256 };
 
 described! {
     /// The offered tasks of one CPU.
     pub(crate) struct NextTasks<M: Memory> as "run_next" {
-        /// How many were offered so far. Written by the CPU.
+        /// How many were offered so far. Written by the CPU, or for it while it runs no task.
         offered: M::Atomic<u32>,
-        /// Their numbers, the n-th in the place n modulo the length. Written by the CPU.
+        /// 1 if a task that may not run on all CPUs was offered since the CPU last found the ring
+        /// empty. Its own.
+        mixed: M::Plain<u32>,
+        /// Their numbers, the n-th in the place n modulo the length. Written as `offered`.
         tasks: [M::Plain<u32>; PLACES] = words,
         taken_line: LineStart,
         /// How many were taken so far. Written by the CPU, and by others that queue or change a
@@ -80,6 +87,7 @@ impl<M: Memory> RunNext<M> {
         Self {
             cpus: PerCpu::new(topology, |_| NextTasks {
                 offered: M::Atomic::new(0),
+                mixed: M::Plain::new(0),
                 tasks: from_fn(|_| M::Plain::new(0)),
                 taken_line: LineStart,
                 taken: M::Atomic::new(0),
@@ -94,6 +102,12 @@ impl<M: Memory> RunNext<M> {
         let ring = &self.cpus[cpu];
         // Relaxed, both: numbers by themselves. Whoever uses a task takes it first.
         ring.offered.load(Ordering::Relaxed).wrapping_sub(ring.taken.load(Ordering::Relaxed))
+    }
+
+    /// Returns how many tasks are offered to another CPU: a hint.
+    pub(crate) fn hint(&self, cpu: CpuId) -> u32 {
+        // The two numbers are of two moments.
+        self.count(cpu).min(PLACES as u32)
     }
 
     /// Returns the tasks that are offered to `cpu`, in order: as exact as [`count`](Self::count).
@@ -123,12 +137,31 @@ impl<M: Memory> RunNext<M> {
         ring.offered.load(Ordering::Relaxed).wrapping_sub(taken) as usize != PLACES
     }
 
-    /// Offers `id` to `cpu`, which calls and has a place, behind the tasks that are offered
-    /// already. The caller holds the task's `pi_lock`.
+    /// Returns whether all tasks that are offered to `cpu`, which calls, may run everywhere.
     #[inline]
-    pub(crate) fn offer(&self, cpu: CpuId, id: TaskId) {
+    pub(crate) fn are_free(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].mixed.get() == 0
+    }
+
+    /// Notes that no task is offered to `cpu`, which calls.
+    #[inline]
+    pub(crate) fn note_empty(&self, cpu: CpuId) {
+        let mixed = &self.cpus[cpu].mixed;
+        if mixed.get() != 0 {
+            mixed.set(0);
+        }
+    }
+
+    /// Offers `id`, which may run everywhere or not, to `cpu`, which has a place, behind the tasks
+    /// that are offered already. The caller is the CPU and holds the task's `pi_lock`, or holds the
+    /// lock of its queue while it runs no task.
+    #[inline]
+    pub(crate) fn offer(&self, cpu: CpuId, id: TaskId, everywhere: bool) {
         let ring = &self.cpus[cpu];
-        // Relaxed: written by this CPU alone.
+        if !everywhere {
+            ring.mixed.set(1);
+        }
+        // Relaxed: written by this CPU alone, or ordered by the lock.
         let offered = ring.offered.load(Ordering::Relaxed);
         ring.place(offered).set(id.0);
         // Release: publishes the number and the task's words. Pairs with the Acquire of `take`.

@@ -12,6 +12,7 @@ mod groups;
 mod id_allocator;
 mod idle_costs;
 mod loom;
+mod offered;
 mod push;
 mod quotas;
 mod real_time_groups;

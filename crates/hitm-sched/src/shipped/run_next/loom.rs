@@ -39,7 +39,7 @@ impl World {
     fn run(&self) {
         let pi = self.pi_lock.lock();
         self.word.set(1);
-        self.next.offer(CPU, TASK);
+        self.next.offer(CPU, TASK, true);
         drop(pi);
         self.take();
     }
@@ -93,14 +93,14 @@ fn again() -> Model {
     Model::new("run_next: a place is written once it was read", || {
         let world = World::new();
         let take = |world: &World| world.next.take(&RqGuard::lock(&world.queue, CPU));
-        world.next.offer(CPU, TASK);
-        world.next.offer(CPU, NEXT);
+        world.next.offer(CPU, TASK, true);
+        world.next.offer(CPU, NEXT, true);
         let takes = world.clone();
         let takes = thread::spawn(move || require(take(&takes) == Some(TASK), "it takes the first one"));
         while !world.next.has_place(CPU) {
             thread::yield_now();
         }
-        world.next.offer(CPU, LAST);
+        world.next.offer(CPU, LAST, true);
         takes.join().expect("threads return");
         require(take(&world) == Some(NEXT), "the second one comes next");
         require(take(&world) == Some(LAST), "the third one comes last");

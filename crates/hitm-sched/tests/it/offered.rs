@@ -1,0 +1,255 @@
+//! Equals that a task wakes wait in the ring of its CPU while they are advertised: see
+//! `shipped::run_next`.
+
+use std::sync::Arc;
+
+use hitm_memory::{CpuSet, Native, NativeWorkers, Platform};
+use hitm_sched::{Attributes, Mitigation, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId, WakeHint};
+use hitm_topology::CpuId;
+
+/// A scheduler of a few CPUs, on one thread that is each of them in turn.
+struct Machine {
+    sched: Arc<Scheduler<Native>>,
+    workers: Arc<NativeWorkers>,
+    cpus: u32,
+}
+
+impl Machine {
+    /// Creates a machine whose first `busy` CPUs run a task each.
+    fn new(cpus: u32, busy: u32) -> Self {
+        let topology = Arc::new(hitm_topology::parse(&format!("core:{cpus} pu:1")).expect("a machine"));
+        let workers = NativeWorkers::new(cpus as usize, false);
+        let shipped = Mitigation::parse("shipped").expect("a mitigation").keeping_wakeups(true);
+        let sched = workers.visit(CpuId(0), || shipped.scheduler::<Native>(topology));
+        let machine = Self { sched, workers, cpus };
+        for cpu in 0..cpus {
+            assert_eq!(machine.switch(cpu, SwitchReason::Preempt), None);
+        }
+        for cpu in 0..busy {
+            let task = machine.task(cpu, 0..cpus);
+            assert!(machine.on(cpu, |sched| sched.wake(task)));
+            assert_eq!(machine.look(cpu), Some(task));
+        }
+        machine
+    }
+
+    fn on<R>(&self, cpu: u32, f: impl FnOnce(&Scheduler<Native>) -> R) -> R {
+        self.workers.visit(CpuId(cpu), || f(&self.sched))
+    }
+
+    /// Creates a sleeping task of the default priority, as if it had slept on `cpu`.
+    fn task(&self, cpu: u32, allowed: impl IntoIterator<Item = u32>) -> TaskId {
+        let allowed: CpuSet = allowed.into_iter().map(CpuId).collect();
+        let attributes =
+            Attributes { prio: Prio::ORDINARY, policy: Policy::Fifo, allowed: Some(allowed), map: None, group: None };
+        self.on(cpu, |sched| sched.create(&attributes))
+    }
+
+    /// The task that `cpu` runs wakes `task`.
+    fn wakes(&self, cpu: u32, task: TaskId) {
+        assert!(self.on(cpu, |sched| sched.wake_with(task, WakeHint::Polled)));
+    }
+
+    /// The task that `cpu` runs spawns this many tasks.
+    fn spawns(&self, cpu: u32, count: usize) -> Vec<TaskId> {
+        let spawn = |_| {
+            let task = self.task(cpu, 0..self.cpus);
+            self.wakes(cpu, task);
+            task
+        };
+        (0..count).map(spawn).collect()
+    }
+
+    fn switch(&self, cpu: u32, why: SwitchReason) -> Option<TaskId> {
+        self.on(cpu, |sched| sched.switch(why).inspect(|&next| sched.begin_poll(next)))
+    }
+
+    /// `cpu` takes its interrupts, and switches if it must. Returns its running task.
+    fn look(&self, cpu: u32) -> Option<TaskId> {
+        self.on(cpu, |sched| sched.handle(Native::take_interrupts()));
+        let idles = self.sched.running(CpuId(cpu)).is_none();
+        if self.on(cpu, |sched| if idles { sched.is_wanted() } else { sched.must_switch() }) {
+            return self.switch(cpu, SwitchReason::Preempt);
+        }
+        self.sched.running(CpuId(cpu))
+    }
+
+    /// Returns the tasks in the ring of `cpu`, and whether they are advertised.
+    fn ring(&self, cpu: u32) -> (Vec<TaskId>, bool) {
+        let queue = &self.sched.snapshot().queues[cpu as usize];
+        (queue.run_next.clone(), queue.tells_offered)
+    }
+
+    fn check(&self) {
+        assert_eq!(self.sched.snapshot().violations(), Vec::<String>::new());
+    }
+
+    /// Each CPU ends its task and takes the next, in turn, until none is left. Returns them in the
+    /// order in which they began.
+    fn run_out(&self) -> Vec<TaskId> {
+        let mut began = Vec::new();
+        loop {
+            let before = began.len();
+            for cpu in 0..self.cpus {
+                if self.sched.running(CpuId(cpu)).is_some() {
+                    began.extend(self.switch(cpu, SwitchReason::Exit));
+                } else {
+                    began.extend(self.look(cpu));
+                }
+            }
+            if began.len() == before && (0..self.cpus).all(|cpu| self.sched.running(CpuId(cpu)).is_none()) {
+                return began;
+            }
+        }
+    }
+}
+
+#[test]
+fn they_run_in_the_order_of_their_wakeups() {
+    let machine = Machine::new(2, 2);
+    let tasks = machine.spawns(0, 6);
+    // The first two are queued, so that one is advertised.
+    assert_eq!(machine.ring(0), (tasks[2..].to_vec(), false));
+    for (place, &task) in tasks.iter().enumerate() {
+        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(task));
+        let left = &tasks[(place + 1).max(2)..];
+        assert_eq!(machine.ring(0), (left.to_vec(), !left.is_empty()));
+        machine.check();
+    }
+}
+
+#[test]
+fn a_task_that_one_of_them_wakes_comes_behind_them() {
+    let machine = Machine::new(2, 2);
+    let waker = machine.sched.running(CpuId(0)).expect("it is busy");
+    let tasks = machine.spawns(0, 4);
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
+    machine.wakes(0, waker);
+    let others = machine.spawns(0, 1);
+    for task in tasks[1..].iter().chain([&waker]).chain(&others) {
+        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
+    }
+}
+
+/// It was woken before it blocked, and goes behind them.
+#[test]
+fn a_task_that_does_not_block_after_all_comes_behind_them() {
+    let machine = Machine::new(2, 2);
+    let waker = machine.sched.running(CpuId(0)).expect("it is busy");
+    let tasks = machine.spawns(0, 4);
+    assert!(!machine.on(0, |sched| sched.wake(waker)));
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
+    for task in tasks[1..].iter().chain([&waker]) {
+        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
+    }
+}
+
+#[test]
+fn a_cpu_that_finds_nothing_takes_half() {
+    for polled in [false, true] {
+        let machine = Machine::new(2, 2);
+        let mut tasks = machine.spawns(0, 20);
+        let mut began = Vec::new();
+        if polled {
+            // They are advertised from now on.
+            began.extend(machine.switch(0, SwitchReason::Block));
+        }
+        began.extend(machine.switch(1, SwitchReason::Exit));
+        assert_eq!(began.len(), 1 + usize::from(polled));
+        let [(here, _), (there, are_advertised)] = [0, 1].map(|cpu| machine.ring(cpu));
+        assert_eq!((here.len(), there.len(), are_advertised), (9, 9 - usize::from(polled), true), "polled: {polled}");
+        machine.check();
+        began.extend(machine.run_out());
+        began.sort_unstable();
+        tasks.sort_unstable();
+        assert_eq!(began, tasks);
+    }
+}
+
+/// What is advertised may not run on the idle CPUs.
+#[test]
+fn idle_cpus_are_called_for_them() {
+    let machine = Machine::new(4, 2);
+    let bound = machine.task(0, 0..2);
+    machine.wakes(0, bound);
+    machine.on(0, Scheduling::spare);
+    machine.check();
+    let tasks = machine.spawns(0, 3);
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(bound));
+    let running: Vec<_> = [2, 3].iter().filter_map(|&cpu| machine.look(cpu)).collect();
+    assert!(running.len() == 2 && running.iter().all(|task| tasks.contains(task)), "{running:?} run, of {tasks:?}");
+    machine.check();
+    assert_eq!(machine.sched.snapshot().priority_inversions(), Vec::<String>::new());
+}
+
+#[test]
+fn a_task_that_may_not_run_everywhere_ends_their_stay() {
+    let machine = Machine::new(2, 2);
+    let bound = machine.task(0, [0]);
+    let tasks = machine.spawns(0, 4);
+    machine.wakes(0, bound);
+    assert_eq!(machine.ring(0), (Vec::new(), false));
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
+    let more = machine.spawns(0, 2);
+    for task in tasks[1..].iter().chain([&bound]).chain(&more) {
+        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
+    }
+}
+
+/// Those that a change has queued are still advertised: the CPU need not come here.
+#[test]
+fn they_stay_advertised_when_another_cpu_queues_them() {
+    let machine = Machine::new(2, 2);
+    let asleep = machine.sched.running(CpuId(0)).expect("it is busy");
+    let tasks = machine.spawns(0, 6);
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
+    assert_eq!(machine.ring(0), (tasks[2..].to_vec(), true));
+    machine.on(1, |sched| sched.set_prio(asleep, Prio::from_rt_priority(2), Policy::Fifo));
+    assert_eq!(machine.ring(0), (Vec::new(), false));
+    machine.check();
+    assert_eq!(machine.switch(1, SwitchReason::Exit), Some(tasks[1]));
+}
+
+#[test]
+fn one_that_becomes_urgent_preempts() {
+    let machine = Machine::new(2, 2);
+    let tasks = machine.spawns(0, 6);
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
+    machine.on(1, |sched| sched.set_prio(tasks[4], Prio::from_rt_priority(2), Policy::Fifo));
+    let runs = [0, 1].map(|cpu| machine.look(cpu));
+    assert!(runs.contains(&Some(tasks[4])), "{runs:?}");
+}
+
+#[test]
+fn they_leave_a_cpu_that_goes_offline() {
+    let machine = Machine::new(2, 2);
+    let mut tasks = machine.spawns(0, 6);
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
+    assert!(machine.on(1, |sched| sched.set_offline(CpuId(0))));
+    assert_eq!(machine.switch(0, SwitchReason::Exit), None);
+    let mut began = machine.run_out();
+    machine.check();
+    began.sort_unstable();
+    tasks.remove(0);
+    tasks.sort_unstable();
+    assert_eq!(began, tasks);
+}
+
+/// Where fair tasks run, a CPU that runs one of them may come too.
+#[test]
+fn they_do_not_stay_beside_fair_tasks() {
+    let machine = Machine::new(2, 2);
+    let fair = Attributes {
+        prio: Prio::NONE,
+        policy: Policy::Fair(hitm_sched::Nice::DEFAULT),
+        allowed: None,
+        map: None,
+        group: None,
+    };
+    let tasks = machine.spawns(0, 6);
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
+    assert!(machine.ring(0).1);
+    let _asleep = machine.on(1, |sched| sched.create(&fair));
+    assert_eq!(machine.switch(0, SwitchReason::Exit), Some(tasks[1]));
+    assert_eq!(machine.ring(0), (Vec::new(), false));
+}
