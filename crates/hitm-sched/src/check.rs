@@ -39,6 +39,9 @@ pub struct QueueSnapshot {
     pub run_next: Vec<TaskId>,
     /// Whether the tasks in `run_next` are advertised.
     pub tells_offered: bool,
+    /// The word for the number of advertised tasks that may run everywhere, those in `run_next` as
+    /// one; `None` where CPUs have no ring.
+    pub everywhere: Option<u32>,
     /// The pushable list, in its order.
     pub pushable: Vec<TaskId>,
     /// The word for the number of queued tasks.
@@ -132,6 +135,7 @@ impl<P: Platform> Scheduler<P> {
                 fair: self.fair.fair_snapshot(&self.state, cpu),
                 run_next: self.run_next().map_or_else(Vec::new, |next| next.peek(cpu).collect()),
                 tells_offered: rq.rt.tells_offered.peek() != 0,
+                everywhere: self.run_next().map(|_| rq.rt.everywhere.peek()),
                 pushable: rq.rt.pushable(&self.state.tasks),
                 nr_running: rq.nr_running.peek(),
                 rt_nr_running: rq.rt.rt_nr_running.peek(),
@@ -320,10 +324,10 @@ impl Snapshot {
                 }
             }
         }
-        for (cpu, queue) in (0..).map(CpuId).zip(&self.queues).filter(|(_, queue)| queue.tells_offered) {
-            sources.insert(cpu);
-            if queue.run_next.is_empty() {
-                fail(format!("cpu {cpu} advertises offered tasks and has none"));
+        for (cpu, queue) in (0..).map(CpuId).zip(&self.queues) {
+            self.check_ring(cpu, queue, fail);
+            if queue.tells_offered {
+                sources.insert(cpu);
             }
         }
         let mut by_cpu = vec![0; self.queues.len()];
@@ -333,6 +337,22 @@ impl Snapshot {
         let told = WaitingSnapshot { by_cpu, slots, anywhere: sources.len() as i32, urgent, sources };
         if *waiting != told {
             fail(format!("{waiting:?}, the tasks say {told:?}"));
+        }
+    }
+
+    /// Checks the advertisement of the ring of `cpu`.
+    fn check_ring(&self, cpu: CpuId, queue: &QueueSnapshot, fail: &mut dyn FnMut(String)) {
+        let runs_everywhere = |task: &TaskSnapshot| task.allowed.len() == self.queues.len();
+        let told = |task: &&TaskSnapshot| task.announced == Announced::All && task.cpu == cpu && runs_everywhere(task);
+        let told = self.tasks.iter().filter(told).count() as u32 + u32::from(queue.tells_offered);
+        if let Some(everywhere) = queue.everywhere.filter(|&everywhere| everywhere != told) {
+            fail(format!("cpu {cpu} advertises {told} tasks that may run everywhere, and counts {everywhere}"));
+        }
+        let may_be_told =
+            |id: &TaskId| self.task(*id).is_some_and(|task| task.prio == Prio::ORDINARY && runs_everywhere(task));
+        let is_told = !queue.run_next.is_empty() && queue.run_next.iter().all(may_be_told);
+        if queue.tells_offered && !is_told {
+            fail(format!("cpu {cpu} advertises its ring, which has tasks {:?}", queue.run_next));
         }
     }
 
@@ -370,8 +390,8 @@ impl Snapshot {
     }
 
     /// Returns a sentence for each queued task, or offered one that is advertised, that waits on a
-    /// CPU while another CPU that it may use runs a less urgent task or none. The result is empty when the most urgent tasks run, as
-    /// far as affinities permit.
+    /// CPU while another CPU that it may use runs a less urgent task or none. The result is empty
+    /// when the most urgent tasks run, as far as affinities permit.
     ///
     /// Fair tasks have no such promise: they wait while other CPUs are idle, until those CPUs
     /// balance. A CPU where a task would be throttled does not count.

@@ -79,8 +79,8 @@ pub struct Conservation {
 impl Noted {
     /// Brings the events into the order of their times.
     fn sort(&mut self) {
-        // The events of one queue are noted under its lock in order, and the stable sort keeps that
-        // order.
+        // The events of one queue are noted under its lock in order, or, for an offer, before
+        // others can see it. The stable sort keeps that order.
         self.entries.sort_by_key(|&(at, _)| at);
     }
 

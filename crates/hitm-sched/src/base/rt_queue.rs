@@ -40,15 +40,15 @@ described! {
         pub(super) pushable_tasks: Links<M> = described,
         /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
         pub(crate) rt_queued: M::Plain<u32>,
-        /// Tasks of the pushable list that are advertised to all, and 1 more while those of the ring
-        /// are: see `shipped::announce`.
+        /// Tasks of the pushable list that are advertised to all, and 1 more while those of the
+        /// ring are: see `shipped::announce`.
         pub(crate) announced: M::Plain<u32>,
         /// Tasks of the pushable list that are not advertised yet.
         pub(crate) unannounced: M::Plain<u32>,
         /// 1 while the offered tasks of the ring are advertised. Peeked at by pullers elsewhere.
         pub(crate) tells_offered: M::Plain<u32>,
-        /// As `announced`, of those that may run on all CPUs. Only if there is a ring. Peeked at by
-        /// the queue's CPU.
+        /// The part of `announced` that may run on all CPUs. It stays 0 where CPUs have no ring.
+        /// Peeked at by the queue's CPU.
         pub(crate) everywhere: M::Plain<u32>,
         throttling: [u32; 7],
     }
@@ -155,8 +155,8 @@ impl<M: Memory> RtQueue<M> {
         self.rr_nr_running.set(self.rr_nr_running.get() - task.round_robin());
     }
 
-    /// Removes `id` of priority `prio`, behind which another task of that priority waits, and counts
-    /// it no more.
+    /// Removes `id` of priority `prio`, behind which another task of that priority waits, and
+    /// counts it no more.
     pub(crate) fn remove_before_equal(&self, tasks: &TaskTable<M>, id: TaskId, prio: Prio) {
         let task = tasks.get(id);
         self.list(tasks, prio).remove(id);

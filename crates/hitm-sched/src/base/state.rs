@@ -115,7 +115,7 @@ impl<P: Platform> State<P> {
         self.neighbourhoods[cpu.index()].iter().flat_map(move |around| around.common_from(around, cpu))
     }
 
-    /// Returns whether `id`, which is queued, may run on all CPUs.
+    /// Returns whether `id` may run on all CPUs.
     #[inline]
     #[track_caller]
     pub(crate) fn runs_everywhere(&self, id: TaskId) -> bool {

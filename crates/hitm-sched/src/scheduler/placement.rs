@@ -67,7 +67,7 @@ impl<P: Platform> Scheduler<P> {
         anywhere
     }
 
-    /// Returns whether `id`, which is queued, may run on all CPUs.
+    /// Returns whether `id` may run on all CPUs.
     #[track_caller]
     pub(super) fn runs_everywhere(&self, id: TaskId) -> bool {
         self.state.runs_everywhere(id)

@@ -4,28 +4,29 @@
 //! **Protocol.** To offer a task is to put it into the ring of the CPU. (1) A wakeup or a spawn by
 //! the running task offers the woken task, if the two are [equal](Scheduler::are_equal), the CPU
 //! need not switch, no task is offered yet, and nothing else waits on the CPU. A real-time task may
-//! be offered although others wait: if no CPU idles, and no CPU holds the lock of the queue. And it
-//! may be offered although others are, and whatever other CPUs do: if it may run everywhere, only
-//! an idle CPU can be less urgent, and a task in the queue, or the ring, is advertised to all CPUs
-//! and may run everywhere. Then a CPU that finds nothing to run looks here, and looks into the ring
-//! too. (2) The next switch [hands over](super::succeed): if the running task blocks or ends, and
-//! nothing more urgent has come, an offered task takes its place. Others stay in the ring while they
-//! are advertised. (3) Otherwise the offered tasks are queued behind the tasks that wait. This
-//! happens at a checkpoint, at the end of a turn, at a tick if one of them is fair, when the CPU
-//! goes offline, and before another task is queued there: at a wakeup, after a change or a move. So
-//! whatever waits came before the offered tasks.
+//! be offered although others wait: if no CPU idles, and no CPU holds the lock of the queue. It may
+//! even join other offered tasks. Then three things must hold: it may run everywhere; only an idle
+//! CPU can be less urgent; a queued task that may run everywhere, or the ring, is advertised to all
+//! CPUs. A CPU that finds nothing to run looks here because of that, and looks into the ring too.
+//! (2) The next switch [hands over](super::succeed): if the running task blocks or ends, and
+//! nothing more urgent has come, an offered task takes its place. Others stay in the ring if it is
+//! advertised. (3) Otherwise the offered tasks are queued behind the tasks that wait. This happens
+//! at a checkpoint, unless the ring is advertised; at the end of a turn; at a tick if one of them
+//! is fair; when the CPU goes offline; and before another task is queued there: at a wakeup, after
+//! a change or a move. So whatever waits came before the offered tasks.
 //!
 //! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
 //! wakeup or a spawn by the running task leaves the task to that CPU: it offers the task, equal or
-//! not. If the lock is free after the offer, the waker queues the task itself. If it is not, and the
-//! holder takes no tasks or has looked already, the task waits: for the next CPU that takes several
-//! there, for the waker's next wakeup or spawn that finds the lock free or the ring full, or for its
-//! next checkpoint or switch. Until then no idle CPU is called for it.
+//! not. If the lock is free after the offer, the waker queues the task itself. If it is not, and
+//! the holder takes no tasks or has looked already, the task waits: for the next CPU that takes
+//! several there, for the waker's next wakeup or spawn that finds the lock free or the ring full,
+//! or for its next checkpoint or switch. Until then no idle CPU is called for it.
 //!
-//! (5) A CPU without real-time tasks that takes some from a queue takes half of the offered ones
-//! last: the older half. A single one that is not advertised is left, as it may take its waker's
-//! place. Once two tasks are queued at the CPU that takes them, it puts the others into its own
-//! ring: it advertises one of the two, and from then on the ring.
+//! (5) A CPU without real-time tasks that takes some from a queue takes offered ones last: the
+//! older half of a ring that is advertised, and all of another one, if it has at least two. A
+//! single task may take its waker's place. Once two tasks that may run everywhere are queued at the
+//! CPU that takes them, it puts the others into its own ring. It advertises one of the two when it
+//! runs the other, and the ring with it.
 //!
 //! **Fair tasks.** An equal that is offered has had its share of the time, so its wakeup would
 //! hardly ever preempt the waker. It waits until the waker's slice ends at the latest, since a tick
@@ -36,6 +37,7 @@ use hitm_topology::CpuId;
 
 use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
+use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
@@ -51,8 +53,7 @@ impl<P: Platform> Scheduler<P> {
             return false;
         }
         let prio = task.prio();
-        let is_advertised =
-            rq.rt.everywhere.peek() != 0 && self.only_idle_is_less_urgent(prio) && self.runs_everywhere(id);
+        let is_advertised = rq.rt.everywhere.peek() != 0 && self.may_join_ring(id);
         // Other CPUs do not see a task that is not: where others wait already, an idle CPU may
         // come, or is there and holds the lock. A fair task would be queued at the switch, and its
         // time counts from then.
@@ -93,7 +94,7 @@ impl<P: Platform> Scheduler<P> {
         searchers.set_keeps(here, true);
         // First: another CPU may take it at once.
         self.state.stats.note(|| Entry::Comes(here, id));
-        ring.offer(here, id, self.runs_everywhere(id));
+        ring.offer(here, id, self.may_join_ring(id));
         true
     }
 
@@ -131,11 +132,14 @@ impl<P: Platform> Scheduler<P> {
         self.end_offer(rq);
     }
 
-    /// Offered tasks of the CPU of `rq` have left the ring, and some may have been queued. Those stay
-    /// advertised if the ring was. If it is empty, it is advertised no more.
+    /// Offered tasks of the CPU of `rq` have left the ring, and some may have been queued. Those
+    /// stay advertised if the ring was. If it is empty, it is advertised no more.
     pub(super) fn end_offer(&self, rq: &RqGuard<'_, P>) {
         let Some(own) = self.shipped() else { return };
-        own.tell_queued(&self.state, rq);
+        // Where fair tasks may run, other CPUs must be searched for.
+        if self.only_idle_is_less_urgent(Prio::ORDINARY) {
+            own.tell_queued(&self.state, rq);
+        }
         if !self.has_offered(rq.cpu) {
             own.withdraw_offered(rq);
         }
@@ -154,15 +158,17 @@ impl<P: Platform> Scheduler<P> {
         self.preempt_for_kept(rq, id);
     }
 
-    /// Takes half of the tasks that are offered to the CPU of `source` to that of `rq`, which had no
-    /// real-time task before it looked there. A single one that is not advertised is left: it may
-    /// take its waker's place. Those that may not run there are queued on `source`; so are fair
-    /// ones, unless that CPU has nothing at all. Returns whether any was taken.
+    /// Takes tasks that are offered to the CPU of `source` to that of `rq`, which had no real-time
+    /// task before it looked there: half of them if they are advertised, else all. A single one
+    /// that is not advertised is left: it may take its waker's place. Those that may not run there
+    /// are queued on `source`; so are fair ones, unless that CPU has nothing at all. Returns
+    /// whether any was taken.
     pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
         let Some(ring) = self.run_next() else { return false };
         let most = match ring.count(source.cpu) {
-            1 if source.rt.tells_offered.get() == 0 => 0,
-            offered => offered.div_ceil(2),
+            offered if source.rt.tells_offered.get() != 0 => offered.div_ceil(2),
+            0 | 1 => 0,
+            offered => offered,
         };
         if most == 0 || source.online.get() == 0 || rq.online.get() == 0 {
             return false;
@@ -188,14 +194,13 @@ impl<P: Platform> Scheduler<P> {
         !taken.is_empty()
     }
 
-    /// Queues `tasks`, which the CPU of `rq` has taken, or offers them to it once two are queued: one
-    /// of those will be advertised. No task runs there, so its CPU offers none meanwhile.
+    /// Queues `tasks`, which the CPU of `rq` has taken, or offers them to it once it
+    /// [will advertise](Self::will_advertise) its ring. No real-time task runs there. If a fair one
+    /// may, nothing is offered. So the CPU itself offers nothing meanwhile.
     fn receive(&self, rq: &RqGuard<'_, P>, tasks: &[TaskId]) {
         let Some(ring) = self.run_next() else { return };
         for &id in tasks {
-            let prio = self.state.tasks.get(id).prio();
-            let is_free = self.only_idle_is_less_urgent(prio) && self.runs_everywhere(id);
-            if rq.rt.rt_nr_running.get() >= 2 && is_free && ring.has_place(rq.cpu) {
+            if self.may_join_ring(id) && self.will_advertise(rq) && ring.has_place(rq.cpu) {
                 self.state.stats.note(|| Entry::Comes(rq.cpu, id));
                 ring.offer(rq.cpu, id, true);
             } else {
@@ -203,6 +208,22 @@ impl<P: Platform> Scheduler<P> {
                 self.enqueue(rq, id, false);
             }
         }
+    }
+
+    /// Returns whether the CPU of `rq`, which runs no real-time task, will advertise its ring when
+    /// it has picked a task: whether another one that may run everywhere waits then.
+    fn will_advertise(&self, rq: &RqGuard<'_, P>) -> bool {
+        let first = rq.rt.first_pushable(&self.state.tasks);
+        let second = first.and_then(|first| rq.rt.next_pushable(&self.state.tasks, first));
+        self.only_idle_is_less_urgent(rq.highest())
+            && [first, second].iter().all(|task| task.is_some_and(|task| self.runs_everywhere(task)))
+    }
+
+    /// Returns whether `id` may be in a ring that is advertised: it may run everywhere, and only an
+    /// idle CPU can be less urgent.
+    #[inline]
+    fn may_join_ring(&self, id: TaskId) -> bool {
+        self.only_idle_is_less_urgent(self.state.tasks.get(id).prio()) && self.runs_everywhere(id)
     }
 
     /// Does step 3 at a tick of the calling CPU.

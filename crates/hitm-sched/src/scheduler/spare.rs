@@ -27,9 +27,9 @@
 //! yields a CPU looks at a few queues, and takes tasks from one that is more than twice as long as
 //! its own, until both are equally long.
 //!
-//! **Invariants.** (1) A real-time task that waits, in the queue or in the ring, is advertised after
-//! the next switch or checkpoint of its CPU. So a CPU idles beside it for a poll at most. (2) The order of tasks is
-//! that of their queue: nothing overtakes.
+//! **Invariants.** (1) A real-time task that waits is advertised after the next switch or
+//! checkpoint of its CPU, in the queue or with the ring. So a CPU idles beside it for a poll at
+//! most. (2) The order of tasks is that of their queue: nothing overtakes.
 //!
 //! **Cost.** A wakeup that its own CPU runs next: the CPU's own lines.
 
@@ -142,7 +142,7 @@ impl<P: Platform> Scheduler<P> {
         None
     }
 
-    /// Returns whether a CPU that runs something less urgent than `prio` is an idle one.
+    /// Returns whether only an idle CPU can be less urgent than `prio`.
     #[inline]
     pub(super) fn only_idle_is_less_urgent(&self, prio: Prio) -> bool {
         prio == Prio::ORDINARY && !self.fair.is_used()
@@ -199,7 +199,9 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         let mut rq = self.state.lock(P::current_cpu());
-        self.queue_next(&rq);
+        if !rq.curr().is_some_and(|curr| self.keeps_offered(&rq, curr)) {
+            self.queue_next(&rq);
+        }
         let called = self.spare(&mut rq);
         drop(rq);
         self.interrupt_called(called);

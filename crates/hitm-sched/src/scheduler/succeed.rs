@@ -7,15 +7,18 @@
 //! **Origin.** Ours. Linux asks the class of the last task first for the next one, and goes through
 //! the whole switch in any case.
 //!
-//! **Protocol.** Under the queue's lock, where CPUs keep the tasks that their own tasks wake, and if
-//! nothing more urgent has come: (1) The offered tasks stay in the [ring](super::run_next) if they
-//! are advertised, or can be from now on: if all may run everywhere, a waiting task that may run
-//! everywhere is advertised, and a CPU that is less urgent can only be an idle one. (2) If they do
-//! not stay and there is just one, it takes the place of the running task, behind the equals that
-//! wait in the queue. The first of them takes the CPU. If there are several, they are queued. (3) If
-//! a real-time task runs, the first equal behind it in the queue takes the CPU. If there is none,
-//! the first task of the ring does. (4) If no task took the CPU, the offered tasks are queued, and
-//! the CPU chooses.
+//! **Protocol.** Under the queue's lock, where CPUs keep the tasks that their own tasks wake, and
+//! if nothing more urgent has come:
+//!
+//! 1. The offered tasks stay in the [ring](super::run_next) if it is advertised, or can be from now
+//!    on. It can if all its tasks may run everywhere, if a waiting task that may run everywhere is
+//!    advertised, and if only an idle CPU can be less urgent.
+//! 2. If they do not stay, and there is just one, it takes the place of the running task, behind
+//!    the equals that wait in the queue. The first of those takes the CPU. If there are several,
+//!    they are queued.
+//! 3. If a real-time task runs, the first equal behind it in the queue takes the CPU. If there is
+//!    none, the first task of the ring does.
+//! 4. If no task has taken the CPU, the offered tasks are queued, and the CPU chooses.
 
 use hitm_memory::{PlainWord, Platform};
 
@@ -24,6 +27,7 @@ use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::scheduler::{Scheduler, SwitchReason};
+use crate::shipped::run_next::RunNext;
 
 impl<P: Platform> Scheduler<P> {
     /// Switches the calling CPU, whose queue is `rq`, the short way. Returns the task that runs
@@ -31,28 +35,39 @@ impl<P: Platform> Scheduler<P> {
     #[inline]
     pub(super) fn succeed(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
         let ring = self.run_next()?;
-        let next = rq.curr().and_then(|prev| {
-            if ring.count(rq.cpu) == 0 || self.keeps_offered(rq, prev) {
-                return self.follow(rq, prev, why);
-            }
-            self.hand_over(rq, prev, why).or_else(|| {
-                self.queue_all_offered(rq);
-                self.follow(rq, prev, why)
-            })
-        });
+        let next = rq.curr().and_then(|prev| self.succeed_task(rq, ring, prev, why));
         if next.is_none() && ring.count(rq.cpu) != 0 {
             self.queue_all_offered(rq);
         }
         next
     }
 
-    /// Does step 1: returns whether the tasks that are offered to the calling CPU, that of `rq`, stay
-    /// in the ring while it leaves `curr`. Then they are advertised from now on.
+    /// Does steps 1 to 3 for `prev`, which the CPU runs.
+    fn succeed_task(
+        &self,
+        rq: &mut RqGuard<'_, P>,
+        ring: &RunNext<P>,
+        prev: TaskId,
+        why: SwitchReason,
+    ) -> Option<TaskId> {
+        if ring.count(rq.cpu) == 0 {
+            ring.note_empty(rq.cpu);
+        } else if rq.needs_resched() || !self.keeps_offered(rq, prev) {
+            if let Some(next) = self.hand_over(rq, prev, why) {
+                return Some(next);
+            }
+            self.queue_all_offered(rq);
+        }
+        self.follow(rq, prev, why)
+    }
+
+    /// Does step 1: returns whether the tasks that are offered to the calling CPU, that of `rq`,
+    /// stay in the ring while it leaves `curr`. Then they are advertised from now on.
     #[inline]
     pub(super) fn keeps_offered(&self, rq: &RqGuard<'_, P>, curr: TaskId) -> bool {
         rq.rt.everywhere.get() != 0
             && self.only_idle_is_less_urgent(self.state.tasks.get(curr).prio())
-            && self.run_next().is_some_and(|ring| ring.are_free(rq.cpu))
+            && self.run_next().is_some_and(|ring| ring.may_be_told(rq.cpu))
             && self.shipped().is_some_and(|own| own.tell_offered(rq))
     }
 

@@ -11,10 +11,12 @@
 //! [words](super::waiting); (3) fences; (4) searches once more. A CPU that becomes less urgent: (1)
 //! writes its queue's priority; (2) fences; (3) reads the words; (4) if it withdraws a
 //! [`floor`](super::floor), reads them once more. Either the second search sees the priority, or
-//! the words show the advertisement. A task behind one that is advertised needs no search
-//! (`tell_behind`), and the tasks of a CPU's [ring](super::run_next) are advertised as one, while
-//! another that may run everywhere is (`tell_offered`): all CPUs look at a queue because of a count
-//! that stays above 0.
+//! the words show the advertisement.
+//!
+//! Two kinds of tasks need no search. A task behind one that is advertised: see `tell_behind`. And
+//! the tasks of a CPU's [ring](super::run_next), which are advertised as one: see `tell_offered`.
+//! In both cases the queue has been advertised all the time, so a CPU that becomes less urgent
+//! looks at it.
 //!
 //! **Invariants.** In a quiescent state every queued task that could move and does not run is
 //! advertised, and no other queued task. The tasks of a CPU's [ring](super::run_next) are
@@ -106,17 +108,18 @@ impl<P: Platform> Shipped<P> {
         if Self::announced(state, first) != Announced::All {
             return false;
         }
-        self.tell_rest(state, rq);
+        self.tell_rest(state, rq, Prio::MOST_URGENT);
         true
     }
 
-    /// Advertises the tasks of `rq` that wait and are not advertised. Others wait there that are
-    /// advertised to all CPUs and may run everywhere.
-    fn tell_rest(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
+    /// Advertises the tasks of `rq` that wait, are not advertised, and are no more urgent than
+    /// `most`. The queue is advertised already because of a task that is as urgent.
+    fn tell_rest(&self, state: &State<P>, rq: &RqGuard<'_, P>, most: Prio) {
+        let is_left = |&id: &TaskId| rq.rt.unannounced.get() != 0 && state.tasks.get(id).pushable_prio.get() >= most.0;
         // Most of them came last.
         let mut last = rq.rt.prev_pushable(&state.tasks, None);
         let mut any_narrow = false;
-        while let Some(id) = last.filter(|_| rq.rt.unannounced.get() != 0) {
+        while let Some(id) = last.filter(is_left) {
             self.tell(state, rq, id);
             any_narrow |= Self::announced(state, id) == Announced::Each;
             last = rq.rt.prev_pushable(&state.tasks, Some(id));
@@ -233,7 +236,7 @@ impl<P: Platform> Shipped<P> {
     #[inline]
     pub(crate) fn tell_queued(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         if rq.rt.tells_offered.get() != 0 {
-            self.tell_rest(state, rq);
+            self.tell_rest(state, rq, Prio::ORDINARY);
         }
     }
 

@@ -2,9 +2,9 @@
 //! yet: the offered tasks.
 //!
 //! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
-//! one exchange of two tasks under one lock at the switch. This holds for fair tasks if no other
-//! waits there. For real-time tasks of the least priority it holds for many at once, while other
-//! CPUs take some of them: they are advertised together, and are in no list.
+//! one exchange of two tasks under one lock at the switch. A fair task does so if no other waits
+//! there. Real-time tasks of the least priority do so also if many wait, and while other CPUs take
+//! some of them: those in the ring are advertised as one, and are in no list.
 //!
 //! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
 //! task overtake those that wait. Here it goes behind those at the switch, so the order of arrival
@@ -16,8 +16,8 @@
 //!
 //! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if it
 //! [has a place](RunNext::has_place); or under the lock of the CPU's queue by whoever takes tasks
-//! for the CPU while it runs none. [`take`](RunNext::take): under the lock of the CPU's queue,
-//! by that CPU at a switch or its next checkpoint, by whoever queues another task there, changes one,
+//! for the CPU while it runs none. [`take`](RunNext::take): under the lock of the CPU's queue, by
+//! that CPU at a switch or its next checkpoint, by whoever queues another task there, changes one,
 //! or takes several, or by whoever takes the CPU offline. So a task leaves the ring once, and in
 //! the order of the offers.
 //!
@@ -48,9 +48,9 @@ use hitm_topology::{CpuId, Topology};
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 
-/// The most offered tasks of a CPU: as many as a queue of Tokio's workers has. If one more comes, all
-/// of them are queued. The unit tests, of which the model checks are a part, use each place again
-/// soon.
+/// The most offered tasks of a CPU: as many as a queue of Tokio's workers has. If one more comes,
+/// all of them are queued. The unit tests, of which the model checks are a part, use each place
+/// again soon.
 const PLACES: usize = if cfg!(test) { 2 } else { 256 };
 
 described! {
@@ -58,8 +58,8 @@ described! {
     pub(crate) struct NextTasks<M: Memory> as "run_next" {
         /// How many were offered so far. Written by the CPU, or for it while it runs no task.
         offered: M::Atomic<u32>,
-        /// 1 if a task that may not run on all CPUs was offered since the CPU last found the ring
-        /// empty. Its own.
+        /// 1 if a task that may not be in a ring that is advertised was offered since the CPU last
+        /// switched with an empty ring. Its own.
         mixed: M::Plain<u32>,
         /// Their numbers, the n-th in the place n modulo the length. Written as `offered`.
         tasks: [M::Plain<u32>; PLACES] = words,
@@ -115,7 +115,9 @@ impl<M: Memory> RunNext<M> {
         let ring = &self.cpus[cpu];
         // Relaxed, both: as in `count`.
         let (offered, taken) = (ring.offered.load(Ordering::Relaxed), ring.taken.load(Ordering::Relaxed));
-        (0..offered.wrapping_sub(taken)).map(move |nth| TaskId(ring.place(taken.wrapping_add(nth)).peek()))
+        // Without the lock, the two are of two moments.
+        let count = offered.wrapping_sub(taken).min(PLACES as u32);
+        (0..count).map(move |nth| TaskId(ring.place(taken.wrapping_add(nth)).peek()))
     }
 
     /// Returns the task that is offered to `cpu` if there is just one: as exact as
@@ -137,9 +139,9 @@ impl<M: Memory> RunNext<M> {
         ring.offered.load(Ordering::Relaxed).wrapping_sub(taken) as usize != PLACES
     }
 
-    /// Returns whether all tasks that are offered to `cpu`, which calls, may run everywhere.
+    /// Returns whether the tasks that are offered to `cpu`, which calls, may be advertised as one.
     #[inline]
-    pub(crate) fn are_free(&self, cpu: CpuId) -> bool {
+    pub(crate) fn may_be_told(&self, cpu: CpuId) -> bool {
         self.cpus[cpu].mixed.get() == 0
     }
 
@@ -152,13 +154,13 @@ impl<M: Memory> RunNext<M> {
         }
     }
 
-    /// Offers `id`, which may run everywhere or not, to `cpu`, which has a place, behind the tasks
-    /// that are offered already. The caller is the CPU and holds the task's `pi_lock`, or holds the
-    /// lock of its queue while it runs no task.
+    /// Offers `id` to `cpu`, which has a place, behind the tasks that are offered already. With
+    /// `may_be_told` it may be in a ring that is advertised. The caller is the CPU and holds the
+    /// task's `pi_lock`, or holds the lock of its queue while it runs no task.
     #[inline]
-    pub(crate) fn offer(&self, cpu: CpuId, id: TaskId, everywhere: bool) {
+    pub(crate) fn offer(&self, cpu: CpuId, id: TaskId, may_be_told: bool) {
         let ring = &self.cpus[cpu];
-        if !everywhere {
+        if !may_be_told {
             ring.mixed.set(1);
         }
         // Relaxed: written by this CPU alone, or ordered by the lock.

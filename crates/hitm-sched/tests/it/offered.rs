@@ -104,6 +104,11 @@ impl Machine {
     }
 }
 
+fn sorted(mut tasks: Vec<TaskId>) -> Vec<TaskId> {
+    tasks.sort_unstable();
+    tasks
+}
+
 #[test]
 fn they_run_in_the_order_of_their_wakeups() {
     let machine = Machine::new(2, 2);
@@ -126,6 +131,7 @@ fn a_task_that_one_of_them_wakes_comes_behind_them() {
     assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
     machine.wakes(0, waker);
     let others = machine.spawns(0, 1);
+    assert_eq!(machine.ring(0), ([&tasks[2..], &[waker], &others].concat(), true));
     for task in tasks[1..].iter().chain([&waker]).chain(&others) {
         assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
     }
@@ -137,6 +143,7 @@ fn a_task_that_does_not_block_after_all_comes_behind_them() {
     let machine = Machine::new(2, 2);
     let waker = machine.sched.running(CpuId(0)).expect("it is busy");
     let tasks = machine.spawns(0, 4);
+    assert_eq!(machine.ring(0).0, tasks[2..]);
     assert!(!machine.on(0, |sched| sched.wake(waker)));
     assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
     for task in tasks[1..].iter().chain([&waker]) {
@@ -145,25 +152,85 @@ fn a_task_that_does_not_block_after_all_comes_behind_them() {
 }
 
 #[test]
-fn a_cpu_that_finds_nothing_takes_half() {
-    for polled in [false, true] {
-        let machine = Machine::new(2, 2);
-        let mut tasks = machine.spawns(0, 20);
-        let mut began = Vec::new();
-        if polled {
-            // They are advertised from now on.
-            began.extend(machine.switch(0, SwitchReason::Block));
-        }
-        began.extend(machine.switch(1, SwitchReason::Exit));
-        assert_eq!(began.len(), 1 + usize::from(polled));
-        let [(here, _), (there, are_advertised)] = [0, 1].map(|cpu| machine.ring(cpu));
-        assert_eq!((here.len(), there.len(), are_advertised), (9, 9 - usize::from(polled), true), "polled: {polled}");
-        machine.check();
-        began.extend(machine.run_out());
-        began.sort_unstable();
-        tasks.sort_unstable();
-        assert_eq!(began, tasks);
+fn a_cpu_that_finds_nothing_takes_half_of_an_advertised_ring() {
+    let machine = Machine::new(2, 2);
+    let tasks = machine.spawns(0, 20);
+    let first = machine.switch(0, SwitchReason::Block);
+    let next = machine.switch(1, SwitchReason::Exit);
+    assert_eq!([first, next], [Some(tasks[0]), Some(tasks[1])]);
+    // One of those that it took is queued, so that one is advertised.
+    assert_eq!(machine.ring(1), (tasks[3..11].to_vec(), true));
+    assert_eq!(machine.ring(0), (tasks[11..].to_vec(), true));
+    machine.check();
+    let mut began = [vec![tasks[0], tasks[1]], machine.run_out()].concat();
+    began.sort_unstable();
+    assert_eq!(began, sorted(tasks));
+}
+
+/// No CPU would be told of the rest.
+#[test]
+fn a_cpu_that_finds_nothing_takes_all_of_another_ring() {
+    let machine = Machine::new(3, 3);
+    let tasks = machine.spawns(0, 20);
+    assert_eq!(machine.switch(1, SwitchReason::Exit), Some(tasks[0]));
+    assert_eq!(machine.ring(0), (Vec::new(), false));
+    assert_eq!(machine.ring(1), (tasks[2..].to_vec(), true));
+    assert_eq!(machine.switch(2, SwitchReason::Exit), Some(tasks[1]));
+    assert_eq!(machine.ring(2).0.len() + machine.ring(1).0.len(), 17);
+    machine.check();
+}
+
+#[test]
+fn a_single_one_that_is_advertised_is_taken() {
+    let machine = Machine::new(2, 2);
+    let tasks = machine.spawns(0, 4);
+    for &task in &tasks[..3] {
+        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(task));
     }
+    assert_eq!(machine.ring(0), (vec![tasks[3]], true));
+    assert_eq!(machine.switch(1, SwitchReason::Exit), Some(tasks[3]));
+    machine.check();
+}
+
+/// Of the tasks that it takes, those that are queued may not run everywhere.
+#[test]
+fn a_cpu_hides_nothing_behind_tasks_that_may_not_run_everywhere() {
+    let machine = Machine::new(4, 4);
+    let bound: Vec<_> = (0..4).map(|_| machine.task(0, 0..2)).collect();
+    for &task in &bound {
+        machine.wakes(0, task);
+    }
+    let tasks = machine.spawns(0, 8);
+    machine.on(0, Scheduling::spare);
+    assert!(machine.switch(0, SwitchReason::Block).is_some());
+    assert!(machine.switch(1, SwitchReason::Exit).is_some());
+    machine.check();
+    for cpu in 0..2 {
+        let (ring, are_advertised) = machine.ring(cpu);
+        assert!(ring.is_empty() || are_advertised, "cpu {cpu} hides {ring:?} of {tasks:?}");
+    }
+}
+
+#[test]
+fn a_full_ring_is_queued() {
+    let machine = Machine::new(2, 2);
+    let tasks = machine.spawns(0, 2 + 256);
+    assert_eq!(machine.ring(0).0, tasks[2..]);
+    let more = machine.spawns(0, 2);
+    assert_eq!(machine.ring(0).0, more[1..]);
+    for task in tasks.iter().chain(&more) {
+        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
+    }
+    machine.check();
+}
+
+#[test]
+fn a_checkpoint_leaves_an_advertised_ring_alone() {
+    let machine = Machine::new(2, 2);
+    let tasks = machine.spawns(0, 6);
+    machine.on(0, Scheduling::spare);
+    assert_eq!(machine.ring(0), (tasks[2..].to_vec(), true));
+    machine.check();
 }
 
 /// What is advertised may not run on the idle CPUs.
@@ -196,6 +263,26 @@ fn a_task_that_may_not_run_everywhere_ends_their_stay() {
     }
 }
 
+#[test]
+fn they_do_not_stay_behind_a_task_that_may_not_run_everywhere() {
+    let machine = Machine::new(2, 2);
+    let queued = machine.spawns(0, 2);
+    let bound = machine.task(0, [0]);
+    machine.wakes(0, bound);
+    let tasks = machine.spawns(0, 3);
+    assert_eq!(machine.ring(0).0, [&[bound], &tasks[..]].concat());
+    assert_eq!(machine.switch(0, SwitchReason::Exit), Some(queued[0]));
+    assert_eq!(machine.ring(0), (Vec::new(), false));
+    machine.check();
+    // The next ones may stay again.
+    let more = machine.spawns(0, 3);
+    assert_eq!(machine.switch(0, SwitchReason::Exit), Some(queued[1]));
+    assert_eq!(machine.ring(0), (more.clone(), true));
+    for task in [bound].iter().chain(&tasks).chain(&more) {
+        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
+    }
+}
+
 /// Those that a change has queued are still advertised: the CPU need not come here.
 #[test]
 fn they_stay_advertised_when_another_cpu_queues_them() {
@@ -218,21 +305,21 @@ fn one_that_becomes_urgent_preempts() {
     machine.on(1, |sched| sched.set_prio(tasks[4], Prio::from_rt_priority(2), Policy::Fifo));
     let runs = [0, 1].map(|cpu| machine.look(cpu));
     assert!(runs.contains(&Some(tasks[4])), "{runs:?}");
+    machine.check();
+    assert_eq!(machine.sched.snapshot().priority_inversions(), Vec::<String>::new());
 }
 
 #[test]
 fn they_leave_a_cpu_that_goes_offline() {
     let machine = Machine::new(2, 2);
-    let mut tasks = machine.spawns(0, 6);
+    let tasks = machine.spawns(0, 6);
     assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
     assert!(machine.on(1, |sched| sched.set_offline(CpuId(0))));
     assert_eq!(machine.switch(0, SwitchReason::Exit), None);
     let mut began = machine.run_out();
     machine.check();
     began.sort_unstable();
-    tasks.remove(0);
-    tasks.sort_unstable();
-    assert_eq!(began, tasks);
+    assert_eq!(began, sorted(tasks[1..].to_vec()));
 }
 
 /// Where fair tasks run, a CPU that runs one of them may come too.
