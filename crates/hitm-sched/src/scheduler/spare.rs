@@ -108,8 +108,7 @@ impl<P: Platform> Scheduler<P> {
             called = self.spare_real_time(rq);
         }
         // What a CPU hides, it must queue at its next checkpoint.
-        let hides = self.has_offered(rq.cpu) && !rq.curr().is_some_and(|curr| self.keeps_offered(rq, curr));
-        searchers.set_keeps(rq.cpu, hides);
+        searchers.set_keeps(rq.cpu, self.hides_offered(rq));
         if called.is_none() && self.fair.is_crowded(rq) {
             // SeqCst: between the queue and the counts of idle CPUs. Pairs with the fence in
             // `begin_idle`, after which an idle CPU reads the queue.
@@ -193,13 +192,19 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
+    /// Returns whether tasks are offered to the calling CPU, that of `rq`, and cannot be advertised.
+    /// If they can, they are from now on.
+    fn hides_offered(&self, rq: &RqGuard<'_, P>) -> bool {
+        self.has_offered(rq.cpu) && !rq.curr().is_some_and(|curr| self.keeps_offered(rq, curr))
+    }
+
     /// Does [`Scheduling::spare`](crate::Scheduling::spare).
     pub(super) fn spare_kept(&self) {
         if !self.keeps_any() {
             return;
         }
         let mut rq = self.state.lock(P::current_cpu());
-        if !rq.curr().is_some_and(|curr| self.keeps_offered(&rq, curr)) {
+        if self.hides_offered(&rq) {
             self.queue_next(&rq);
         }
         let called = self.spare(&mut rq);

@@ -224,6 +224,19 @@ fn a_full_ring_is_queued() {
     machine.check();
 }
 
+/// Another CPU has queued the tasks that the CPU has noted.
+#[test]
+fn a_checkpoint_does_not_advertise_an_empty_ring() {
+    let machine = Machine::new(2, 2);
+    let asleep = machine.task(0, 0..2);
+    machine.spawns(0, 5);
+    machine.on(1, |sched| sched.set_prio(asleep, Prio::from_rt_priority(2), Policy::Fifo));
+    assert_eq!(machine.ring(0), (Vec::new(), false));
+    machine.on(0, Scheduling::spare);
+    assert_eq!(machine.ring(0), (Vec::new(), false));
+    machine.check();
+}
+
 #[test]
 fn a_checkpoint_leaves_an_advertised_ring_alone() {
     let machine = Machine::new(2, 2);
