@@ -192,8 +192,8 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
-    /// Returns whether tasks are offered to the calling CPU, that of `rq`, and cannot be advertised.
-    /// If they can, they are from now on.
+    /// Returns whether tasks are offered to the calling CPU, that of `rq`, and cannot be
+    /// advertised. If they can, they are from now on.
     fn hides_offered(&self, rq: &RqGuard<'_, P>) -> bool {
         self.has_offered(rq.cpu) && !rq.curr().is_some_and(|curr| self.keeps_offered(rq, curr))
     }
