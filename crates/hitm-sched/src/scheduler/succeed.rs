@@ -53,22 +53,26 @@ impl<P: Platform> Scheduler<P> {
         if ring.count(rq.cpu) == 0 {
             ring.note_empty(rq.cpu);
         } else if rq.needs_resched() || !self.keeps_offered(rq, prev) {
-            if let Some(next) = self.hand_over(rq, prev, why) {
+            if let Some(next) = self.hand_over(rq, ring, prev, why) {
                 return Some(next);
             }
             self.queue_all_offered(rq);
         }
-        self.follow(rq, prev, why)
+        self.follow(rq, ring, prev, why)
     }
 
     /// Does step 1: returns whether the tasks that are offered to the calling CPU, that of `rq`,
     /// stay in the ring while it leaves `curr`. Then they are advertised from now on.
     #[inline]
     pub(super) fn keeps_offered(&self, rq: &RqGuard<'_, P>, curr: TaskId) -> bool {
-        rq.rt.everywhere.get() != 0
+        let (Some(ring), Some(own)) = (self.run_next(), self.shipped()) else { return false };
+        let stay = rq.rt.everywhere.get() != 0
             && self.only_idle_is_less_urgent(self.state.tasks.get(curr).prio())
-            && self.run_next().is_some_and(|ring| ring.may_be_told(rq.cpu))
-            && self.shipped().is_some_and(|own| own.tell_offered(rq))
+            && ring.may_be_told(rq.cpu);
+        if stay {
+            own.tell_offered(rq);
+        }
+        stay
     }
 
     /// Queues the offered tasks. If the CPU went offline before the offer, of which it knew
@@ -86,13 +90,12 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Does step 2 for a single task.
-    fn hand_over(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
-        let ring = self.run_next()?;
+    fn hand_over(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
         let offered = ring.only(rq.cpu)?;
         if !self.can_hand_over(rq, prev, offered) || !self.gives_up(prev, why) {
             return None;
         }
-        let next = self.replace(rq, prev, offered);
+        let next = self.replace(rq, ring, prev, offered);
         if next != offered && !self.take_turns(rq, offered, next) {
             self.put(rq, offered);
             self.dequeue_pushable(rq, next);
@@ -102,14 +105,14 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Does step 3.
-    fn follow(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
+    fn follow(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
         let prio = self.state.tasks.get(prev).prio();
         if !self.stays_as_urgent(rq, prio) || !self.is_first(rq, prev, prio) {
             return None;
         }
         let queued = rq.rt.list(&self.state.tasks, prio).next(Some(prev));
         let is_equal = |&id: &TaskId| self.state.tasks.get(id).prio() == prio;
-        let next = queued.or_else(|| self.run_next()?.peek(rq.cpu).next().filter(is_equal))?;
+        let next = queued.or_else(|| ring.peek(rq.cpu).next().filter(is_equal))?;
         if !self.gives_up(prev, why) {
             return None;
         }
@@ -119,23 +122,20 @@ impl<P: Platform> Scheduler<P> {
             rq.nr_running.set(rq.nr_running.get() - 1);
             self.dequeue_pushable(rq, next);
         } else {
-            self.replace(rq, prev, next);
+            self.replace(rq, ring, prev, next);
         }
-        self.searchers()?.set_keeps(rq.cpu, false);
         self.change_over(rq, prev, why, next);
         Some(next)
     }
 
     /// `offered`, the first offered task, takes the place of `prev` on the queue of the calling
     /// CPU, `rq`, behind the others of its priority. Returns the first one.
-    fn replace(&self, rq: &RqGuard<'_, P>, prev: TaskId, offered: TaskId) -> TaskId {
-        let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return prev };
+    fn replace(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, offered: TaskId) -> TaskId {
         ring.take(rq);
         if ring.count(rq.cpu) == 0 {
             ring.note_empty(rq.cpu);
             self.shipped().inspect(|own| own.withdraw_offered(rq));
         }
-        searchers.set_keeps(rq.cpu, false);
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
         let next = if self.fair.is_fair(&self.state, offered) {
             self.fair.succeed_fair(&self.state, rq, prev, offered);
@@ -147,9 +147,13 @@ impl<P: Platform> Scheduler<P> {
         next
     }
 
-    /// The CPU of `rq` runs `next` from now on, which is on its queue as `prev` was.
+    /// The CPU of `rq` runs `next` from now on, which is on its queue as `prev` was. It hides no
+    /// task any more.
     #[inline]
     fn change_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason, next: TaskId) {
+        if let Some(searchers) = self.searchers() {
+            searchers.set_keeps(rq.cpu, false);
+        }
         self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
         self.state.tasks.get(next).set_on_cpu();
         self.set_running(rq, Some(next));

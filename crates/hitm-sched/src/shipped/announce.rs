@@ -209,17 +209,15 @@ impl<P: Platform> Shipped<P> {
     }
 
     /// Advertises the tasks that are offered to the CPU of `rq`, which calls, as one. They may run
-    /// on all CPUs. Does nothing and returns false unless a task of the pushable list that may run
-    /// on all CPUs is advertised. No search is needed, as in [`tell_behind`](Self::tell_behind).
+    /// on all CPUs, and a task of the pushable list that may is advertised. So no search is needed,
+    /// as in [`tell_behind`](Self::tell_behind).
     #[inline]
-    pub(crate) fn tell_offered(&self, rq: &RqGuard<'_, P>) -> bool {
-        let everywhere = rq.rt.everywhere.get();
-        if everywhere != 0 && rq.rt.tells_offered.get() == 0 {
+    pub(crate) fn tell_offered(&self, rq: &RqGuard<'_, P>) {
+        if rq.rt.tells_offered.get() == 0 {
             rq.rt.tells_offered.set(1);
             rq.rt.announced.set(rq.rt.announced.get() + 1);
-            rq.rt.everywhere.set(everywhere + 1);
+            rq.rt.everywhere.set(rq.rt.everywhere.get() + 1);
         }
-        everywhere != 0
     }
 
     /// Withdraws the advertisement of the offered tasks of `rq`, of which none is left.
