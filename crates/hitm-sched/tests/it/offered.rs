@@ -64,6 +64,14 @@ impl Machine {
         self.on(cpu, |sched| sched.switch(why).inspect(|&next| sched.begin_poll(next)))
     }
 
+    /// The task that `cpu` runs ends, and each of `tasks` follows in turn.
+    #[track_caller]
+    fn runs_in_order<'a>(&self, cpu: u32, tasks: impl IntoIterator<Item = &'a TaskId>) {
+        for &task in tasks {
+            assert_eq!(self.switch(cpu, SwitchReason::Exit), Some(task));
+        }
+    }
+
     /// `cpu` takes its interrupts, and switches if it must. Returns its running task.
     fn look(&self, cpu: u32) -> Option<TaskId> {
         self.on(cpu, |sched| sched.handle(Native::take_interrupts()));
@@ -132,9 +140,7 @@ fn a_task_that_one_of_them_wakes_comes_behind_them() {
     machine.wakes(0, waker);
     let others = machine.spawns(0, 1);
     assert_eq!(machine.ring(0), ([&tasks[2..], &[waker], &others].concat(), true));
-    for task in tasks[1..].iter().chain([&waker]).chain(&others) {
-        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
-    }
+    machine.runs_in_order(0, tasks[1..].iter().chain([&waker]).chain(&others));
 }
 
 /// It was woken before it blocked, and goes behind them.
@@ -146,9 +152,7 @@ fn a_task_that_does_not_block_after_all_comes_behind_them() {
     assert_eq!(machine.ring(0).0, tasks[2..]);
     assert!(!machine.on(0, |sched| sched.wake(waker)));
     assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
-    for task in tasks[1..].iter().chain([&waker]) {
-        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
-    }
+    machine.runs_in_order(0, tasks[1..].iter().chain([&waker]));
 }
 
 #[test]
@@ -162,9 +166,8 @@ fn a_cpu_that_finds_nothing_takes_half_of_an_advertised_ring() {
     assert_eq!(machine.ring(1), (tasks[3..11].to_vec(), true));
     assert_eq!(machine.ring(0), (tasks[11..].to_vec(), true));
     machine.check();
-    let mut began = [vec![tasks[0], tasks[1]], machine.run_out()].concat();
-    began.sort_unstable();
-    assert_eq!(began, sorted(tasks));
+    let began = [vec![tasks[0], tasks[1]], machine.run_out()].concat();
+    assert_eq!(sorted(began), sorted(tasks));
 }
 
 /// No CPU would be told of the rest.
@@ -184,9 +187,7 @@ fn a_cpu_that_finds_nothing_takes_all_of_another_ring() {
 fn a_single_one_that_is_advertised_is_taken() {
     let machine = Machine::new(2, 2);
     let tasks = machine.spawns(0, 4);
-    for &task in &tasks[..3] {
-        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(task));
-    }
+    machine.runs_in_order(0, &tasks[..3]);
     assert_eq!(machine.ring(0), (vec![tasks[3]], true));
     assert_eq!(machine.switch(1, SwitchReason::Exit), Some(tasks[3]));
     machine.check();
@@ -218,9 +219,7 @@ fn a_full_ring_is_queued() {
     assert_eq!(machine.ring(0).0, tasks[2..]);
     let more = machine.spawns(0, 2);
     assert_eq!(machine.ring(0).0, more[1..]);
-    for task in tasks.iter().chain(&more) {
-        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
-    }
+    machine.runs_in_order(0, tasks.iter().chain(&more));
     machine.check();
 }
 
@@ -271,9 +270,7 @@ fn a_task_that_may_not_run_everywhere_ends_their_stay() {
     assert_eq!(machine.ring(0), (Vec::new(), false));
     assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
     let more = machine.spawns(0, 2);
-    for task in tasks[1..].iter().chain([&bound]).chain(&more) {
-        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
-    }
+    machine.runs_in_order(0, tasks[1..].iter().chain([&bound]).chain(&more));
 }
 
 #[test]
@@ -291,9 +288,7 @@ fn they_do_not_stay_behind_a_task_that_may_not_run_everywhere() {
     let more = machine.spawns(0, 3);
     assert_eq!(machine.switch(0, SwitchReason::Exit), Some(queued[1]));
     assert_eq!(machine.ring(0), (more.clone(), true));
-    for task in [bound].iter().chain(&tasks).chain(&more) {
-        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(*task));
-    }
+    machine.runs_in_order(0, [bound].iter().chain(&tasks).chain(&more));
 }
 
 /// Those that a change has queued are still advertised: the CPU need not come here.
@@ -329,10 +324,9 @@ fn they_leave_a_cpu_that_goes_offline() {
     assert_eq!(machine.switch(0, SwitchReason::Block), Some(tasks[0]));
     assert!(machine.on(1, |sched| sched.set_offline(CpuId(0))));
     assert_eq!(machine.switch(0, SwitchReason::Exit), None);
-    let mut began = machine.run_out();
+    let began = machine.run_out();
     machine.check();
-    began.sort_unstable();
-    assert_eq!(began, sorted(tasks[1..].to_vec()));
+    assert_eq!(sorted(began), sorted(tasks[1..].to_vec()));
 }
 
 /// Where fair tasks run, a CPU that runs one of them may come too.
