@@ -76,13 +76,17 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// Returns the CPU after the one that the calling CPU has chosen last. Choices that begin there
-    /// spread over the CPUs.
+    /// Returns the CPU that the calling CPU has chosen last.
+    #[track_caller]
+    pub(crate) fn last_choice(&self) -> CpuId {
+        // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
+        CpuId(self.rqs[P::current_cpu()].cursor.peek())
+    }
+
+    /// Returns the CPU after that. Choices that begin there spread over the CPUs.
     #[track_caller]
     pub(crate) fn after_last_choice(&self) -> CpuId {
-        // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
-        let last = self.rqs[P::current_cpu()].cursor.peek();
-        CpuId((last + 1) % self.topology.cpus() as u32)
+        CpuId((self.last_choice().0 + 1) % self.topology.cpus() as u32)
     }
 
     /// Notes that the calling CPU has chosen `cpu`.

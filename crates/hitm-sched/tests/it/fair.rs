@@ -171,12 +171,37 @@ fn where_wakeups_are_kept_a_new_task_looks_at_few_queues() {
     // Each queue in turn, and no queue twice while others have less.
     let bench = keeping("pack:2 l3:2 core:4 pu:2");
     let begun: Vec<u32> = (0..40).map(|_| bench.start(0..32).0).collect();
-    let expect: Vec<u32> = (1..32).chain([0]).chain(1..9).collect();
+    let expect: Vec<u32> = (0..32).chain(0..8).collect();
     assert_eq!(begun, expect);
     let probes = bench.sched.stats().sum(Count::Probe);
-    assert_eq!(probes, 32 + 8 * 8, "one for each idle CPU, and eight for each task that finds none");
+    assert_eq!(probes, 1 + 31 * 2 + 8 * 9, "one of the last CPU, and of the next ones up to one that idles");
     // Of the CPUs that it may use, the least loaded.
-    assert_eq!([(); 3].map(|()| bench.start([8, 11, 12]).0), [11, 12, 8]);
+    assert_eq!([(); 3].map(|()| bench.start([7, 11, 12]).0), [11, 12, 7]);
+    assert_eq!([(); 2].map(|()| bench.start([8]).0), [8, 8]);
+}
+
+/// One by one, each after the end of the one before, tasks begin on one CPU, which is awake.
+#[test]
+fn where_wakeups_are_kept_a_new_task_begins_where_the_last_one_has_ended() {
+    let bench = keeping("pack:1 l3:1 core:4 pu:1");
+    let ends_on = |cpu: u32| {
+        bench.on(cpu, |sched| {
+            let task = sched.switch(SwitchReason::Preempt).expect("a task");
+            sched.begin_poll(task);
+            sched.switch(SwitchReason::Exit);
+        });
+    };
+    for _ in 0..3 {
+        assert_eq!(bench.start(0..4), CpuId(0));
+        ends_on(0);
+    }
+    assert_eq!([(); 3].map(|()| bench.start(0..4).0), [0, 1, 2]);
+    ends_on(2);
+    // CPU 3 idles too.
+    assert_eq!([(); 2].map(|()| bench.start(0..4).0), [2, 3]);
+    // It may not run on the CPU that was chosen last.
+    ends_on(3);
+    assert_eq!(bench.start([0, 1, 2]), CpuId(0));
 }
 
 /// It takes its waker's place without the queue, or at the tick that ends its waker's slice.
