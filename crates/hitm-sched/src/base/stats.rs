@@ -53,6 +53,8 @@ counts! {
     Push = "push",
     /// Pulls while another CPU was overloaded.
     Pull = "pull",
+    /// Times that a CPU took tasks from the ring of another one.
+    Take = "take",
     /// Push works that were sent to a CPU.
     PushInterrupt = "push_ipi",
     /// CPUs that were asked to look for another task.

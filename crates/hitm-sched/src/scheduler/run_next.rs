@@ -39,6 +39,7 @@ use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
+use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
 
 impl<P: Platform> Scheduler<P> {
@@ -190,8 +191,12 @@ impl<P: Platform> Scheduler<P> {
         self.end_offer(&source);
         // Others wait for this lock: the CPU of that queue, or CPUs that take tasks.
         drop(source);
+        if taken.is_empty() {
+            return false;
+        }
+        self.state.stats.add(Count::Take);
         self.receive(rq, &taken);
-        !taken.is_empty()
+        true
     }
 
     /// Queues `tasks`, which the CPU of `rq` has taken, or offers them to it once it

@@ -60,6 +60,7 @@ const WEIGHTS: [(Step, u64); 19] = [
 const TENANTS_STREAM: u64 = 1 << 41;
 const FAIR_STREAM: u64 = 1 << 42;
 const WAKEUPS_STREAM: u64 = 1 << 43;
+const RINGS_STREAM: u64 = 1 << 44;
 
 /// The ways to assign ids, beside `shipped`'s.
 const IDS: [&str; 3] = ["", "+cid-recent", "+cid-owned"];
@@ -203,7 +204,7 @@ impl Plan {
         let mut of = |choices: &[&'static str]| choices[of_fair.below(choices.len() as u64) as usize];
         let parts = if fair > 0 { [ids, of(&SEARCHES), of(&LOADS)].concat() } else { ids.to_owned() };
         let drawn = if drawn == "shipped" { drawn.to_owned() } else { format!("{drawn}{parts}") };
-        Self {
+        let mut plan = Self {
             seed,
             topology,
             cpus,
@@ -232,7 +233,23 @@ impl Plan {
             pinned: [0, 10, 40][random.below(3) as usize],
             scattered: [0, 20][random.below(2) as usize],
             weights,
+        };
+        plan.fit_for_rings(mitigation);
+        plan
+    }
+
+    /// Changes one plan of six so that many tasks wait in the rings of their CPUs: with `shipped`,
+    /// and if most tasks have the least priority and may run everywhere.
+    fn fit_for_rings(&mut self, mitigation: Option<&str>) {
+        let random = &mut Random::new(self.seed, RINGS_STREAM);
+        if random.below(6) > 0 || mitigation.is_some_and(|asked| asked != "shipped") {
+            return;
         }
+        "shipped".clone_into(&mut self.mitigation);
+        self.keeps_wakeups = true;
+        (self.fair, self.groups) = (0, 0);
+        self.prios = [1, 1, 3, 10][random.below(4) as usize];
+        self.pinned = [0, 0, 10][random.below(3) as usize];
     }
 
     /// Makes a small plan as [`Plan::new`] does, without faults beside the tasks' own, for a test
