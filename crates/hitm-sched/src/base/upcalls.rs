@@ -1,6 +1,7 @@
 //! What the parts below the scheduler's operations ask of them.
 
 use hitm_memory::Platform;
+use hitm_topology::CpuId;
 
 use super::numbers::TaskId;
 use super::rq::RqGuard;
@@ -22,7 +23,10 @@ pub(crate) trait Upcalls<P: Platform> {
 
     /// Takes the tasks that are [offered](crate::shipped::run_next) to the CPU of `source` to that
     /// of `rq`, which has had no real-time task. Returns whether any was taken.
-    fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool;
+    fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>, takes_fair: bool) -> bool;
+
+    /// Returns how many tasks are offered to `cpu`: a hint.
+    fn offered_to(&self, cpu: CpuId) -> u32;
 
     /// Does the balancing that was deferred until now, with the lock held.
     fn run_balance(&self, rq: &mut RqGuard<'_, P>);

@@ -128,7 +128,10 @@ impl<P: Platform> Fair<P> {
         let own = rq.nr_running.get();
         let mut fullest = (own + 1, None);
         for cpu in around.iter().filter(|&cpu| cpu != here) {
-            let count = state.rqs[cpu].nr_running.peek();
+            let mut count = state.rqs[cpu].nr_running.peek();
+            if limit > 1 && count > 0 {
+                count += up.offered_to(cpu);
+            }
             *most = count.max(*most);
             // A CPU that takes several tasks at once does so where few others do.
             let is_left = || limit > 1 && state.rqs[cpu].has_takers();
@@ -145,7 +148,7 @@ impl<P: Platform> Fair<P> {
         let takes_offered = limit > 1 && rq.rt.rt_nr_running.get() == 0;
         let (fullest, own) = (source.nr_running.get(), rq.nr_running.get());
         if fullest < own + 2 {
-            return takes_offered && up.take_offered(source, rq);
+            return takes_offered && up.take_offered(source, rq, own == 0);
         }
         let wanted = ((fullest - own) / 2).min(limit) as usize;
         let mut found = Vec::with_capacity(wanted);
@@ -171,7 +174,7 @@ impl<P: Platform> Fair<P> {
             up.move_task(&source, id, rq);
             state.stats.add(Count::Balance);
         }
-        takes_offered && up.take_offered(source, rq) || !found.is_empty()
+        takes_offered && up.take_offered(source, rq, own == 0) || !found.is_empty()
     }
 
     /// Returns whether `id`, which waits, may run on `cpu`. A CPU on which it would be held is no

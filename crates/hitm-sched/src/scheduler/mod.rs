@@ -285,8 +285,12 @@ impl<P: Platform> Upcalls<P> for Scheduler<P> {
         Self::preempt_for(self, rq, id);
     }
 
-    fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
-        Self::take_offered(self, source, rq)
+    fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>, takes_fair: bool) -> bool {
+        Self::take_offered(self, source, rq, takes_fair)
+    }
+
+    fn offered_to(&self, cpu: CpuId) -> u32 {
+        self.run_next().map_or(0, |ring| ring.hint(cpu))
     }
 
     fn run_balance(&self, rq: &mut RqGuard<'_, P>) {

@@ -40,6 +40,7 @@ use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
+use crate::base::weight::FINE_NICE_0_WEIGHT;
 use crate::scheduler::Scheduler;
 
 impl<P: Platform> Scheduler<P> {
@@ -56,10 +57,13 @@ impl<P: Platform> Scheduler<P> {
         let prio = task.prio();
         let is_advertised = rq.rt.everywhere.peek() != 0 && self.may_join_ring(id);
         // Other CPUs do not see a task that is not: where others wait already, an idle CPU may
-        // come, or is there and holds the lock. A fair task would be queued at the switch, and its
-        // time counts from then.
-        let none_comes = || prio.is_real_time() && !rq.lock.is_held() && !searchers.any_idle();
-        let may_hide = || ring.count(here) == 0 && (rq.nr_running.peek() == 1 || none_comes());
+        // come, or is there and holds the lock.
+        let none_comes = || !rq.lock.is_held() && !searchers.any_idle();
+        let may_hide = || match ring.count(here) {
+            0 if rq.nr_running.peek() == 1 => true,
+            _ if !prio.is_real_time() => self.has_usual_weight(id) && (rq.nr_running.peek() > 2 || none_comes()),
+            count => count == 0 && none_comes(),
+        };
         (is_advertised || may_hide()) && self.offer(id, here)
     }
 
@@ -114,6 +118,12 @@ impl<P: Platform> Scheduler<P> {
         !self.fair.groups.are_used() && curr.weight.peek() == id.weight.peek() && id.lag.peek() <= 0
     }
 
+    /// Returns whether `id`, a fair task, has the weight of nice 0: the turns of such tasks are
+    /// equally long.
+    fn has_usual_weight(&self, id: TaskId) -> bool {
+        self.state.tasks.fair(id).weight.peek() == FINE_NICE_0_WEIGHT
+    }
+
     /// Does step 3, if the CPU of `rq` is online: queues its offered tasks. From a CPU that is
     /// offline, a task moves away when the CPU leaves it.
     #[inline]
@@ -162,20 +172,22 @@ impl<P: Platform> Scheduler<P> {
     /// Takes tasks that are offered to the CPU of `source` to that of `rq`, which had no real-time
     /// task before it looked there: half of them if they are advertised, else all. A single one
     /// that is not advertised is left: it may take its waker's place. Those that may not run there
-    /// are queued on `source`; so are fair ones, unless that CPU has nothing at all. Returns
+    /// are queued on `source`; so are fair ones, unless it `takes_fair` ones. Returns
     /// whether any was taken.
-    pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> bool {
+    pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>, takes_fair: bool) -> bool {
         let Some(ring) = self.run_next() else { return false };
+        let of_fair = || ring.peek(source.cpu).next().is_some_and(|first| self.fair.is_fair(&self.state, first));
         let most = match ring.count(source.cpu) {
             offered if source.rt.tells_offered.get() != 0 => offered.div_ceil(2),
             0 | 1 => 0,
+            offered if of_fair() => offered.div_ceil(2),
             offered => offered,
         };
         if most == 0 || source.online.get() == 0 || rq.online.get() == 0 {
             return false;
         }
         // By deadline, each CPU gets every second task: see `pull_fair`.
-        let takes_fair = rq.nr_running.get() == 0 && !self.fair.groups.has_deadlines();
+        let takes_fair = takes_fair && !self.fair.groups.has_deadlines();
         let mut taken = Vec::with_capacity(most as usize);
         for id in (0..most).map_while(|_| ring.take(&source)) {
             let suits = self.state.tasks.get(id).prio().is_real_time() || takes_fair;
@@ -205,9 +217,10 @@ impl<P: Platform> Scheduler<P> {
     fn receive(&self, rq: &RqGuard<'_, P>, tasks: &[TaskId]) {
         let Some(ring) = self.run_next() else { return };
         for &id in tasks {
-            if self.may_join_ring(id) && self.will_advertise(rq) && ring.has_place(rq.cpu) {
+            let may_be_told = self.may_join_ring(id) && self.will_advertise(rq);
+            if (may_be_told || self.may_follow_fair(rq, id)) && ring.has_place(rq.cpu) {
                 self.state.stats.note(|| Entry::Comes(rq.cpu, id));
-                ring.offer(rq.cpu, id, true);
+                ring.offer(rq.cpu, id, may_be_told);
             } else {
                 self.queue_next(rq);
                 self.enqueue(rq, id, false);
@@ -222,6 +235,15 @@ impl<P: Platform> Scheduler<P> {
         let second = first.and_then(|first| rq.rt.next_pushable(&self.state.tasks, first));
         self.only_idle_is_less_urgent(rq.highest())
             && [first, second].iter().all(|task| task.is_some_and(|task| self.runs_everywhere(task)))
+    }
+
+    /// Returns whether `id`, which the CPU of `rq` has taken, may wait in its ring: a fair task
+    /// behind others that wait in the queue, so that an idle CPU comes.
+    fn may_follow_fair(&self, rq: &RqGuard<'_, P>, id: TaskId) -> bool {
+        self.fair.is_fair(&self.state, id)
+            && rq.nr_running.get() > 2
+            && !self.fair.groups.are_used()
+            && self.has_usual_weight(id)
     }
 
     /// Returns whether `id` may be in a ring that is advertised: it may run everywhere, and only an

@@ -108,8 +108,11 @@ impl<P: Platform> Scheduler<P> {
             called = self.spare_real_time(rq);
         }
         // What a CPU hides, it must queue at its next checkpoint.
-        searchers.set_keeps(rq.cpu, self.hides_offered(rq));
-        if called.is_none() && self.fair.is_crowded(rq) {
+        let hides = self.hides_offered(rq);
+        searchers.set_keeps(rq.cpu, hides);
+        // An idle CPU that this one does not see yet is seen at the next switch.
+        let offers_fair = || hides && self.fair.is_used() && searchers.any_idle();
+        if called.is_none() && (self.fair.is_crowded(rq) || offers_fair()) {
             // SeqCst: between the queue and the counts of idle CPUs. Pairs with the fence in
             // `begin_idle`, after which an idle CPU reads the queue.
             P::fence(Ordering::SeqCst);

@@ -52,7 +52,7 @@ impl<P: Platform> Scheduler<P> {
     ) -> Option<TaskId> {
         if ring.count(rq.cpu) == 0 {
             ring.note_empty(rq.cpu);
-        } else if rq.needs_resched() || !self.keeps_offered(rq, prev) {
+        } else if rq.needs_resched() || !(self.keeps_offered(rq, prev) || self.keeps_fair(prev, why)) {
             if let Some(next) = self.hand_over(rq, ring, prev, why) {
                 return Some(next);
             }
@@ -73,6 +73,13 @@ impl<P: Platform> Scheduler<P> {
             own.tell_offered(rq);
         }
         stay
+    }
+
+    /// Returns whether the offered tasks stay in the ring while the CPU leaves `prev`, a fair task
+    /// that waits or ends.
+    #[inline]
+    fn keeps_fair(&self, prev: TaskId, why: SwitchReason) -> bool {
+        matches!(why, SwitchReason::Block | SwitchReason::Exit) && self.fair.is_fair(&self.state, prev)
     }
 
     /// Queues the offered tasks. If the CPU went offline before the offer, of which it knew
@@ -106,6 +113,9 @@ impl<P: Platform> Scheduler<P> {
 
     /// Does step 3.
     fn follow(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
+        if self.fair.is_fair(&self.state, prev) {
+            return self.follow_fair(rq, ring, prev, why);
+        }
         let prio = self.state.tasks.get(prev).prio();
         if !self.stays_as_urgent(rq, prio) || !self.is_first(rq, prev, prio) {
             return None;
@@ -125,6 +135,48 @@ impl<P: Platform> Scheduler<P> {
             self.replace(rq, ring, prev, next);
         }
         self.change_over(rq, prev, why, next);
+        Some(next)
+    }
+
+    /// Does step 4 for `prev`, a fair task.
+    fn follow_fair(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
+        if rq.nr_running.get() == 1 {
+            let next = ring.peek(rq.cpu).next()?;
+            if !self.can_hand_over(rq, prev, next) || !self.gives_up(prev, why) {
+                return None;
+            }
+            self.replace(rq, ring, prev, next);
+            self.change_over(rq, prev, why, next);
+            return Some(next);
+        }
+        if self.fair.groups.are_used() || !self.stays_as_urgent(rq, self.state.tasks.get(prev).prio()) {
+            return None;
+        }
+        if why == SwitchReason::Yield {
+            return self.follow_yield(rq, prev);
+        }
+        if !self.gives_up(prev, why) {
+            return None;
+        }
+        self.dequeue(rq, prev, true);
+        let next = self.fair.pick_fair(&self.state, rq, None, None).expect("a fair task waits");
+        self.fair.begin_fair(&self.state, rq, next);
+        self.change_over(rq, prev, why, next);
+        Some(next)
+    }
+
+    /// Does step 4 for `prev`, a fair task that yields. No task is offered.
+    fn follow_yield(&self, rq: &RqGuard<'_, P>, prev: TaskId) -> Option<TaskId> {
+        if !self.may_stay(rq, prev) {
+            return None;
+        }
+        self.fair.let_go_fair(&self.state, rq);
+        let next = self.fair.pick_fair(&self.state, rq, None, None)?;
+        if next != prev {
+            self.fair.put_fair(&self.state, rq);
+            self.fair.begin_fair(&self.state, rq, next);
+            self.change_over(rq, prev, SwitchReason::Yield, next);
+        }
         Some(next)
     }
 
@@ -152,7 +204,8 @@ impl<P: Platform> Scheduler<P> {
     #[inline]
     fn change_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason, next: TaskId) {
         if let Some(searchers) = self.searchers() {
-            searchers.set_keeps(rq.cpu, false);
+            // What is advertised is not hidden.
+            searchers.set_keeps(rq.cpu, self.has_offered(rq.cpu) && rq.rt.tells_offered.get() == 0);
         }
         self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
         self.state.tasks.get(next).set_on_cpu();

@@ -34,7 +34,8 @@ impl<P: Platform> Scheduler<P> {
         if let Some(next) = self.succeed(&mut rq, why) {
             self.run_balance(&mut rq);
             // It did not idle, and has looked for nothing.
-            let called = if rq.nr_running.get() > 1 { self.spare(&mut rq) } else { None };
+            let others_wait = rq.nr_running.get() > 1 || self.has_offered(rq.cpu);
+            let called = if others_wait { self.spare(&mut rq) } else { None };
             drop(rq);
             self.interrupt_called(called);
             return Some(next);
@@ -148,7 +149,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns whether `prev`, which the CPU of `rq` runs, may run there further.
     #[inline]
-    fn may_stay(&self, rq: &RqGuard<'_, P>, prev: TaskId) -> bool {
+    pub(super) fn may_stay(&self, rq: &RqGuard<'_, P>, prev: TaskId) -> bool {
         // A CPU is active while it is online: both words change under the queue's lock.
         (P::LEAVES_OUT_READS && rq.online.get() != 0 && self.runs_everywhere(prev))
             || self.nearest_active(prev, rq.cpu) == rq.cpu
