@@ -296,17 +296,23 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             self.count_from(average);
         }
         words.vruntime.set(average - behind);
-        let (slice, is_rest) = match (words.left_of_slice.get(), words.is_new.get()) {
+        let (slice, is_rest) = self.slice_at_arrival(words);
+        words.is_new.set(0);
+        words.left_of_slice.set(0);
+        let from = words.vruntime.get();
+        words.deadline.set(if is_rest { from + slice } else { self.end_of(from, slice) });
+    }
+
+    /// Returns the slice with which the member with these words comes to a queue, and whether it is
+    /// the rest of one.
+    fn slice_at_arrival(&self, words: &FairTask<M>) -> (i64, bool) {
+        match (words.left_of_slice.get(), words.is_new.get()) {
             // A new task begins with half a slice: it runs soon, and takes little at first.
             (0, 1) => (self.virtual_slice(words) / 2, false),
             (0, _) => (self.virtual_slice(words), false),
             (left, _) if self.slices.has_own => (left.min(2 * self.virtual_slice(words)), true),
             (left, _) => (left, true),
-        };
-        words.is_new.set(0);
-        words.left_of_slice.set(0);
-        let from = words.vruntime.get();
-        words.deadline.set(if is_rest { from + slice } else { self.end_of(from, slice) });
+        }
     }
 
     /// Returns the end of a new slice that begins at `from`.
@@ -434,16 +440,31 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.chosen_deadline.set((self.words)(id).deadline.get());
     }
 
-    /// The running member sleeps, and `next` runs in its place. There is no other member, so
-    /// neither keeps a lag.
-    pub(crate) fn succeed(&self, next: Member, now: Time) {
+    /// The running member sleeps, and `next` runs in its place. There is no other member, but so
+    /// many `others` wait that have not come to the queue yet, `next` among them. Compared with
+    /// them, the one that sleeps is ahead by its turn.
+    pub(crate) fn succeed(&self, next: Member, others: u32, now: Time) {
+        let before = self.curr().map_or(0, |curr| self.of_curr(curr).vruntime.get());
         self.charge(now);
         if let Some(curr) = self.curr() {
+            let (words, others) = (self.of_curr(curr), i64::from(others));
+            let turn = words.vruntime.get() - before;
             self.note_lag(curr, true);
+            let lag = words.lag.get() - turn * others / (others + 1);
+            words.lag.set(lag.max(-self.lag_most(words)));
             self.queue.curr.set(0);
         }
         self.place(next);
         self.run(next, now);
+    }
+
+    /// Returns whether `waiting` would run before `coming`, a member that is on no queue and has no
+    /// lag, if that came now: it is not ahead of the average, and its deadline is not later.
+    pub(crate) fn is_before(&self, waiting: Member, coming: Member, now: Time) -> bool {
+        self.charge(now);
+        let (average, words) = (self.average(), (self.words)(waiting));
+        let (slice, _) = self.slice_at_arrival((self.words)(coming));
+        words.vruntime.get() <= average && words.deadline.get() <= self.end_of(average, slice)
     }
 
     /// The running member waits from now on.

@@ -24,6 +24,7 @@ use crate::base::rq::RqGuard;
 use crate::base::state::State;
 use crate::base::timeline::{Arrival, Timeline};
 use crate::base::upcalls::Upcalls;
+use crate::base::weight::FINE_NICE_0_WEIGHT;
 use crate::cid::Ids;
 use crate::linux::root_domain::RootDomain;
 
@@ -37,6 +38,10 @@ const SLICE_CPUS_MAX: usize = 8;
 /// The longest tick period where groups have slices of their own: that of kernels with 1,000 ticks
 /// per second. No event tells a CPU that a waiting group has become eligible, so it looks at ticks.
 const SLICED_TICK: Span = Span::from_micros(1_000);
+
+/// A turn up to this is short, in nanoseconds. Tasks with short turns may get equally many of them
+/// for a while, instead of equal times. A fourteenth of the slice on two CPUs: ours.
+const SHORT_TURN: i64 = 100_000;
 
 /// The rank of a served fair task: above all real-time tasks, like the deadline class.
 const ABOVE_REAL_TIME: Prio = Prio(-1);
@@ -208,11 +213,28 @@ impl<P: Platform> Fair<P> {
     }
 
     /// The running task `prev` sleeps or ends, and `next`, which is on no queue, runs in its place.
-    /// No other task is queued on the CPU of `rq`, and there is no group.
-    pub(crate) fn succeed_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>, prev: TaskId, next: TaskId) {
+    /// No other task is queued on the CPU of `rq`, and there is no group. So many `others` are
+    /// offered to the CPU, `next` among them.
+    pub(crate) fn succeed_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>, prev: TaskId, next: TaskId, others: u32) {
         state.tasks.get(prev).on_rq.set(0);
         state.tasks.get(next).on_rq.set(1);
-        self.timeline(state, rq.cpu).succeed(Member::task(next), P::moment());
+        self.timeline(state, rq.cpu).succeed(Member::task(next), others, P::moment());
+    }
+
+    /// Returns whether the task that will follow `curr`, which the CPU of `rq` runs, would run before
+    /// `offered`, if that were queued now. There is no group.
+    pub(crate) fn follows_before(&self, state: &State<P>, rq: &RqGuard<'_, P>, curr: TaskId, offered: TaskId) -> bool {
+        let (line, now) = (self.timeline(state, rq.cpu), P::moment());
+        line.charge(now);
+        let next = line.pick(Some(Member::task(curr)));
+        next.is_some_and(|next| line.is_before(next, Member::task(offered), now))
+    }
+
+    /// Returns whether `id`, a fair task, may come to a queue behind tasks that came later: its turns
+    /// are as long as those of most others, and its last one was short.
+    pub(crate) fn is_patient(&self, state: &State<P>, id: TaskId) -> bool {
+        let words = state.tasks.fair(id);
+        words.weight.peek() == FINE_NICE_0_WEIGHT && words.lag.peek() >= -SHORT_TURN
     }
 
     /// The running task yields.

@@ -40,7 +40,6 @@ use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
-use crate::base::weight::FINE_NICE_0_WEIGHT;
 use crate::scheduler::Scheduler;
 
 impl<P: Platform> Scheduler<P> {
@@ -61,7 +60,9 @@ impl<P: Platform> Scheduler<P> {
         let none_comes = || !rq.lock.is_held() && !searchers.any_idle();
         let may_hide = || match ring.count(here) {
             0 if rq.nr_running.peek() == 1 => true,
-            _ if !prio.is_real_time() => self.has_usual_weight(id) && (rq.nr_running.peek() > 2 || none_comes()),
+            _ if !prio.is_real_time() => {
+                self.fair.is_patient(&self.state, id) && (rq.nr_running.peek() > 2 || none_comes())
+            }
             count => count == 0 && none_comes(),
         };
         (is_advertised || may_hide()) && self.offer(id, here)
@@ -116,12 +117,6 @@ impl<P: Platform> Scheduler<P> {
         }
         let (curr, id) = (self.state.tasks.fair(curr), self.state.tasks.fair(id));
         !self.fair.groups.are_used() && curr.weight.peek() == id.weight.peek() && id.lag.peek() <= 0
-    }
-
-    /// Returns whether `id`, a fair task, has the weight of nice 0: the turns of such tasks are
-    /// equally long.
-    fn has_usual_weight(&self, id: TaskId) -> bool {
-        self.state.tasks.fair(id).weight.peek() == FINE_NICE_0_WEIGHT
     }
 
     /// Does step 3, if the CPU of `rq` is online: queues its offered tasks. From a CPU that is
@@ -243,7 +238,7 @@ impl<P: Platform> Scheduler<P> {
         self.fair.is_fair(&self.state, id)
             && rq.nr_running.get() > 2
             && !self.fair.groups.are_used()
-            && self.has_usual_weight(id)
+            && self.fair.is_patient(&self.state, id)
     }
 
     /// Returns whether `id` may be in a ring that is advertised: it may run everywhere, and only an

@@ -140,8 +140,9 @@ impl<P: Platform> Scheduler<P> {
 
     /// Does step 4 for `prev`, a fair task.
     fn follow_fair(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
+        let first = ring.peek(rq.cpu).next();
         if rq.nr_running.get() == 1 {
-            let next = ring.peek(rq.cpu).next()?;
+            let next = first?;
             if !self.can_hand_over(rq, prev, next) || !self.gives_up(prev, why) {
                 return None;
             }
@@ -155,9 +156,21 @@ impl<P: Platform> Scheduler<P> {
         if why == SwitchReason::Yield {
             return self.follow_yield(rq, prev);
         }
+        if let Some(first) = first {
+            if !self.fair.is_fair(&self.state, first) || !self.state.tasks.allowed(first).contains(rq.cpu) {
+                return None;
+            }
+            if !self.fair.follows_before(&self.state, rq, prev, first) {
+                ring.take(rq);
+                self.state.stats.note(|| Entry::Leaves(rq.cpu, first));
+                self.enqueue(rq, first, false);
+            }
+        }
         if !self.gives_up(prev, why) {
             return None;
         }
+        // The slice of `prev` may have ended just now.
+        rq.clear_need_resched();
         self.dequeue(rq, prev, true);
         let next = self.fair.pick_fair(&self.state, rq, None, None).expect("a fair task waits");
         self.fair.begin_fair(&self.state, rq, next);
@@ -183,14 +196,15 @@ impl<P: Platform> Scheduler<P> {
     /// `offered`, the first offered task, takes the place of `prev` on the queue of the calling
     /// CPU, `rq`, behind the others of its priority. Returns the first one.
     fn replace(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, offered: TaskId) -> TaskId {
+        let others = ring.count(rq.cpu);
         ring.take(rq);
-        if ring.count(rq.cpu) == 0 {
+        if others == 1 {
             ring.note_empty(rq.cpu);
             self.shipped().inspect(|own| own.withdraw_offered(rq));
         }
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
         let next = if self.fair.is_fair(&self.state, offered) {
-            self.fair.succeed_fair(&self.state, rq, prev, offered);
+            self.fair.succeed_fair(&self.state, rq, prev, offered, others);
             offered
         } else {
             rq.rt.succeed(&self.state.tasks, prev, offered)

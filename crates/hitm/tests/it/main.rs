@@ -58,6 +58,8 @@ mod real_time_limits;
 #[cfg(not(miri))]
 mod shares;
 #[cfg(not(miri))]
+mod turns;
+#[cfg(not(miri))]
 mod yields;
 
 mod affinity;

@@ -157,6 +157,8 @@ pub(crate) struct Plan {
     /// The percentage of fair tasks, and the number of groups for tasks.
     pub(crate) fair: u64,
     pub(crate) groups: usize,
+    /// The nice values of fair tasks.
+    nices: &'static [i8],
     /// The percentage of tasks that may run on one CPU only, and of tasks that may run on some
     /// CPUs.
     pinned: u64,
@@ -230,6 +232,7 @@ impl Plan {
             tenanted: [5, 30, 90][of_ids.below(3) as usize],
             fair,
             groups: if fair > 0 { of_fair.below(4) as usize } else { 0 },
+            nices: &[-20, -5, 0, 0, 10, 19],
             pinned: [0, 10, 40][random.below(3) as usize],
             scattered: [0, 20][random.below(2) as usize],
             weights,
@@ -239,7 +242,8 @@ impl Plan {
     }
 
     /// Changes one plan of six so that many tasks wait in the rings of their CPUs: with `shipped`,
-    /// and if most tasks have the least priority and may run everywhere.
+    /// if most tasks may run everywhere, and are fair and have one weight, or have the least
+    /// real-time priority.
     fn fit_for_rings(&mut self, mitigation: Option<&str>) {
         let random = &mut Random::new(self.seed, RINGS_STREAM);
         if random.below(6) > 0 || mitigation.is_some_and(|asked| asked != "shipped") {
@@ -247,7 +251,8 @@ impl Plan {
         }
         "shipped".clone_into(&mut self.mitigation);
         self.keeps_wakeups = true;
-        (self.fair, self.groups) = (0, 0);
+        (self.fair, self.groups, self.nices) = ([0, 0, 60, 95][random.below(4) as usize], 0, &[0]);
+        self.long_rest = self.long_rest.filter(|_| self.fair == 0);
         self.prios = [1, 1, 3, 10][random.below(4) as usize];
         self.pinned = [0, 0, 10][random.below(3) as usize];
     }
@@ -290,15 +295,20 @@ impl Plan {
         let own = self.priority(random);
         let real_time = real_time(own, random);
         // A plan without fair tasks draws nothing for them.
-        if self.fair > 0 && random.below(100) < self.fair { (0, fair(random)) } else { (own, real_time) }
+        if self.fair > 0 && random.below(100) < self.fair { (0, self.nice(random)) } else { (own, real_time) }
     }
 
     /// Returns whether task `serial` begins as a fair one, and its group.
     pub(crate) fn fair_of(&self, serial: u32) -> (Option<Priority>, Option<usize>) {
         let random = &mut Random::new(self.seed, FAIR_STREAM + 1 + u64::from(serial));
-        let priority = (random.below(100) < self.fair).then(|| fair(random));
+        let priority = (random.below(100) < self.fair).then(|| self.nice(random));
         let group = (self.groups > 0 && random.below(3) > 0).then(|| random.below(self.groups as u64) as usize);
         (priority, group)
+    }
+
+    /// Draws the priority of a fair task.
+    fn nice(&self, random: &mut Random) -> Priority {
+        Priority::fair(self.nices[random.below(self.nices.len() as u64) as usize])
     }
 
     /// Returns whether tasks compute at a rest. With fair tasks they do not, because waiting fair
@@ -366,9 +376,4 @@ impl Plan {
 /// For a real-time task.
 pub(crate) fn real_time(own: u8, random: &mut Random) -> Priority {
     if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) }
-}
-
-/// For a fair task.
-fn fair(random: &mut Random) -> Priority {
-    Priority::fair([-20, -5, 0, 0, 10, 19][random.below(6) as usize])
 }
