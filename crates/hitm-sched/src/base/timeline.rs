@@ -46,7 +46,7 @@ const SUM_MOST: u64 = 1 << 58;
 /// virtual runtimes are exact, and so are their shares. On a queue with other weights than that of
 /// nice 0, a member is eligible up to the average alone: a light one would wait long until a heavy
 /// one is ahead by this.
-const GRAIN: i64 = 1 << 14;
+pub(crate) const GRAIN: i64 = 1 << 14;
 
 /// The shortest slice whose end is rounded, in nanoseconds of virtual time.
 const ROUNDED_SLICE: i64 = 16 * GRAIN;
@@ -299,6 +299,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let (slice, is_rest) = self.slice_at_arrival(words);
         words.is_new.set(0);
         words.left_of_slice.set(0);
+        if self.has_list && load != 0 {
+            words.lag.set(0);
+        }
         let from = words.vruntime.get();
         words.deadline.set(if is_rest { from + slice } else { self.end_of(from, slice) });
     }
@@ -442,15 +445,15 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
 
     /// The running member sleeps, and `next` runs in its place. There is no other member, but so
     /// many `others` wait that have not come to the queue yet, `next` among them. Compared with
-    /// them, the one that sleeps is ahead by its turn.
+    /// them, the one that sleeps is ahead by its turn, and by its last turns if they were short.
     pub(crate) fn succeed(&self, next: Member, others: u32, now: Time) {
         let before = self.curr().map_or(0, |curr| self.of_curr(curr).vruntime.get());
         self.charge(now);
         if let Some(curr) = self.curr() {
             let (words, others) = (self.of_curr(curr), i64::from(others));
-            let turn = words.vruntime.get() - before;
+            let turn = (words.vruntime.get() - before) * others / (others + 1);
+            let lag = words.lag.get().max(-GRAIN) - turn;
             self.note_lag(curr, true);
-            let lag = words.lag.get() - turn * others / (others + 1);
             words.lag.set(lag.max(-self.lag_most(words)));
             self.queue.curr.set(0);
         }

@@ -22,7 +22,7 @@ use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
-use crate::base::timeline::{Arrival, Timeline};
+use crate::base::timeline::{Arrival, GRAIN, Timeline};
 use crate::base::upcalls::Upcalls;
 use crate::base::weight::FINE_NICE_0_WEIGHT;
 use crate::cid::Ids;
@@ -38,10 +38,6 @@ const SLICE_CPUS_MAX: usize = 8;
 /// The longest tick period where groups have slices of their own: that of kernels with 1,000 ticks
 /// per second. No event tells a CPU that a waiting group has become eligible, so it looks at ticks.
 const SLICED_TICK: Span = Span::from_micros(1_000);
-
-/// A turn up to this is short, in nanoseconds. Tasks with short turns may get equally many of them
-/// for a while, instead of equal times. A fourteenth of the slice on two CPUs: ours.
-const SHORT_TURN: i64 = 100_000;
 
 /// The rank of a served fair task: above all real-time tasks, like the deadline class.
 const ABOVE_REAL_TIME: Prio = Prio(-1);
@@ -234,7 +230,7 @@ impl<P: Platform> Fair<P> {
     /// are as long as those of most others, and its last one was short.
     pub(crate) fn is_patient(&self, state: &State<P>, id: TaskId) -> bool {
         let words = state.tasks.fair(id);
-        words.weight.peek() == FINE_NICE_0_WEIGHT && words.lag.peek() >= -SHORT_TURN
+        words.weight.peek() == FINE_NICE_0_WEIGHT && words.lag.peek() >= -GRAIN
     }
 
     /// The running task yields.
