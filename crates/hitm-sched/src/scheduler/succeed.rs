@@ -1,4 +1,5 @@
-//! The short way of a switch: the running task waits or ends, and an equal takes its place.
+//! The short way of a switch: the running task waits or ends, and an equal takes its place. A fair
+//! task may also yield.
 //!
 //! **Claim.** The result is that of the long way, [`switch`](super::switch), at about half of its
 //! cost. The queue stays as urgent as it was, so no priority is searched for, and no other CPU is
@@ -18,7 +19,11 @@
 //!    they are queued.
 //! 3. If a real-time task runs, the first equal behind it in the queue takes the CPU. If there is
 //!    none, the first task of the ring does.
-//! 4. If no task has taken the CPU, the offered tasks are queued, and the CPU chooses.
+//! 4. If a fair task runs, and waits or ends, the offered tasks stay in the ring. If no task waits
+//!    in the queue, the first one of the ring takes the place of the running task. Else the queue
+//!    decides, and the first one of the ring is queued before if it may win. At a yield the offered
+//!    tasks are queued, and the queue decides. There must be no groups.
+//! 5. If no task has taken the CPU, the offered tasks are queued, and the CPU chooses.
 
 use hitm_memory::{PlainWord, Platform};
 
@@ -42,7 +47,7 @@ impl<P: Platform> Scheduler<P> {
         next
     }
 
-    /// Does steps 1 to 3 for `prev`, which the CPU runs.
+    /// Does steps 1 to 4 for `prev`, which the CPU runs.
     fn succeed_task(
         &self,
         rq: &mut RqGuard<'_, P>,
@@ -111,7 +116,7 @@ impl<P: Platform> Scheduler<P> {
         Some(next)
     }
 
-    /// Does step 3.
+    /// Does steps 3 and 4.
     fn follow(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
         if self.fair.is_fair(&self.state, prev) {
             return self.follow_fair(rq, ring, prev, why);
