@@ -217,8 +217,8 @@ impl<P: Platform> Fair<P> {
         self.timeline(state, rq.cpu).succeed(Member::task(next), others, P::moment());
     }
 
-    /// Returns whether the task that will follow `curr`, which the CPU of `rq` runs, would run before
-    /// `offered`, if that were queued now. There is no group.
+    /// Returns whether the task that will follow `curr`, which the CPU of `rq` runs, would run
+    /// before `offered`, if that were queued now. There is no group.
     pub(crate) fn follows_before(&self, state: &State<P>, rq: &RqGuard<'_, P>, curr: TaskId, offered: TaskId) -> bool {
         let (line, now) = (self.timeline(state, rq.cpu), P::moment());
         line.charge(now);
@@ -226,8 +226,8 @@ impl<P: Platform> Fair<P> {
         next.is_some_and(|next| line.is_before(next, Member::task(offered), now))
     }
 
-    /// Returns whether `id`, a fair task, may come to a queue behind tasks that came later: its turns
-    /// are as long as those of most others, and its last one was short.
+    /// Returns whether `id`, a fair task, may come to a queue behind tasks that came later: its
+    /// turns are as long as those of most others, and its last one was short.
     pub(crate) fn is_patient(&self, state: &State<P>, id: TaskId) -> bool {
         let words = state.tasks.fair(id);
         words.weight.peek() == FINE_NICE_0_WEIGHT && words.lag.peek() >= -GRAIN

@@ -8,14 +8,14 @@
 //! even join other offered tasks. Then three things must hold: it may run everywhere; only an idle
 //! CPU can be less urgent; a queued task that may run everywhere, or the ring, is advertised to all
 //! CPUs. A CPU that finds nothing to run looks here because of that, and looks into the ring too. A
-//! fair task may be offered, and join others, if no CPU idles, or if two tasks wait in the queue: an
-//! idle CPU has been called for them, and takes tasks from the ring too.
-//! (2) The next switch [hands over](super::succeed): if the running task blocks or ends, and
-//! nothing more urgent has come, an offered task takes its place. Others stay in the ring if it is
-//! advertised, or if they are fair. (3) Otherwise the offered tasks are queued behind the tasks that wait. This happens
-//! at a checkpoint, unless the ring is advertised; at the end of a turn; at a tick if one of them
-//! is fair; when the CPU goes offline; and before another task is queued there: at a wakeup, after
-//! a change or a move. So whatever waits came before the offered tasks.
+//! fair task may be offered, and join others, if no CPU idles, or if two tasks wait in the queue:
+//! an idle CPU has been called for them, and takes tasks from the ring too. (2) The next switch
+//! [hands over](super::succeed): if the running task blocks or ends, and nothing more urgent has
+//! come, an offered task takes its place. Others stay in the ring if it is advertised, or if they
+//! are fair. (3) Otherwise the offered tasks are queued behind the tasks that wait. This happens at
+//! a checkpoint, unless the ring is advertised; at the end of a turn; at a tick if one of them is
+//! fair; when the CPU goes offline; and before another task is queued there: at a wakeup, after a
+//! change or a move. So whatever waits came before the offered tasks.
 //!
 //! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
 //! wakeup or a spawn by the running task leaves the task to that CPU: it offers the task, equal or
@@ -177,8 +177,8 @@ impl<P: Platform> Scheduler<P> {
     /// Takes tasks that are offered to the CPU of `source` to that of `rq`, which had no real-time
     /// task before it looked there: half of them if they are advertised, else all. A single one
     /// that is not advertised is left: it may take its waker's place. Those that may not run there
-    /// are queued on `source`; so are fair ones, unless it `takes_fair` ones. Returns
-    /// whether any was taken.
+    /// are queued on `source`; so are fair ones, unless it `takes_fair` ones. Returns whether any
+    /// was taken.
     pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>, takes_fair: bool) -> bool {
         let Some(ring) = self.run_next() else { return false };
         let of_fair = || ring.peek(source.cpu).next().is_some_and(|first| self.fair.is_fair(&self.state, first));

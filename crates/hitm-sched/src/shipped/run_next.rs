@@ -2,10 +2,10 @@
 //! yet: the offered tasks.
 //!
 //! **Claim.** A task that wakes or spawns an equal and then waits costs no lock at the wakeup, and
-//! one exchange of two tasks under one lock at the switch. Real-time tasks of the least priority and
-//! fair tasks of the usual weight do so also if many wait, and while other CPUs take some of them:
-//! those in the ring are in no list. Real-time ones are advertised as one. Fair ones are found by
-//! CPUs that look for the fullest queue.
+//! one exchange of two tasks under one lock at the switch. Real-time tasks of the least priority
+//! and fair tasks of the usual weight do so also if many wait, and while other CPUs take some of
+//! them: those in the ring are in no list. Real-time ones are advertised as one. Fair ones are
+//! found by CPUs that look for the fullest queue.
 //!
 //! **Origin.** `runnext` of Go's scheduler, and the slot of Tokio's workers. Both let the newest
 //! task overtake those that wait. Here it goes behind those at the switch, so the order of arrival
