@@ -4,24 +4,33 @@
 use std::sync::Arc;
 
 use hitm_memory::{CpuSet, Native, NativeWorkers, Platform};
-use hitm_sched::{Attributes, Mitigation, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId, WakeHint};
+use hitm_sched::{Attributes, Count, Mitigation, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId, WakeHint};
 use hitm_topology::CpuId;
+
+use crate::bench::fair;
 
 /// A scheduler of a few CPUs, on one thread that is each of them in turn.
 struct Machine {
     sched: Arc<Scheduler<Native>>,
     workers: Arc<NativeWorkers>,
     cpus: u32,
+    /// Whether its tasks are fair.
+    is_fair: bool,
 }
 
 impl Machine {
-    /// Creates a machine whose first `busy` CPUs run a task each.
+    /// Creates a machine whose first `busy` CPUs run a real-time task each.
     fn new(cpus: u32, busy: u32) -> Self {
+        Self::of(false, cpus, busy)
+    }
+
+    /// Creates a machine whose first `busy` CPUs run a task each.
+    fn of(is_fair: bool, cpus: u32, busy: u32) -> Self {
         let topology = Arc::new(hitm_topology::parse(&format!("core:{cpus} pu:1")).expect("a machine"));
         let workers = NativeWorkers::new(cpus as usize, false);
         let shipped = Mitigation::parse("shipped").expect("a mitigation").keeping_wakeups(true);
         let sched = workers.visit(CpuId(0), || shipped.scheduler::<Native>(topology));
-        let machine = Self { sched, workers, cpus };
+        let machine = Self { sched, workers, cpus, is_fair };
         for cpu in 0..cpus {
             assert_eq!(machine.switch(cpu, SwitchReason::Preempt), None);
         }
@@ -40,8 +49,7 @@ impl Machine {
     /// Creates a sleeping task of the default priority, as if it had slept on `cpu`.
     fn task(&self, cpu: u32, allowed: impl IntoIterator<Item = u32>) -> TaskId {
         let allowed: CpuSet = allowed.into_iter().map(CpuId).collect();
-        let attributes =
-            Attributes { prio: Prio::ORDINARY, policy: Policy::Fifo, allowed: Some(allowed), map: None, group: None };
+        let attributes = if self.is_fair { fair(0, allowed, None) } else { ordinary(allowed) };
         self.on(cpu, |sched| sched.create(&attributes))
     }
 
@@ -110,6 +118,10 @@ impl Machine {
             }
         }
     }
+}
+
+fn ordinary(allowed: CpuSet) -> Attributes {
+    Attributes { prio: Prio::ORDINARY, policy: Policy::Fifo, allowed: Some(allowed), map: None, group: None }
 }
 
 fn sorted(mut tasks: Vec<TaskId>) -> Vec<TaskId> {
@@ -346,4 +358,94 @@ fn they_do_not_stay_beside_fair_tasks() {
     let _asleep = machine.on(1, |sched| sched.create(&fair));
     assert_eq!(machine.switch(0, SwitchReason::Exit), Some(tasks[1]));
     assert_eq!(machine.ring(0), (Vec::new(), false));
+}
+
+#[test]
+fn fair_tasks_stay_in_the_ring_and_run_in_order() {
+    let machine = Machine::of(true, 2, 2);
+    let tasks = machine.spawns(0, 6);
+    // No CPU idles: the first one need not be queued, so that others see it.
+    assert_eq!(machine.ring(0), (tasks.clone(), false));
+    for (place, &task) in tasks.iter().enumerate() {
+        assert_eq!(machine.switch(0, SwitchReason::Exit), Some(task));
+        assert_eq!(machine.ring(0), (tasks[place + 1..].to_vec(), false));
+        assert_eq!(machine.on(0, Scheduler::keeps_any), place + 1 < tasks.len(), "a checkpoint queues them");
+        machine.check();
+    }
+}
+
+#[test]
+fn a_cpu_that_finds_nothing_takes_half_of_the_fair_tasks() {
+    let machine = Machine::of(true, 2, 2);
+    let tasks = machine.spawns(0, 20);
+    let next = machine.switch(1, SwitchReason::Exit);
+    assert_eq!(next, Some(tasks[0]));
+    // Three are queued, one of which runs.
+    assert_eq!((machine.ring(1).0, machine.ring(0).0), (tasks[3..10].to_vec(), tasks[10..].to_vec()));
+    assert_eq!(machine.sched.stats().sum(Count::Take), 1);
+    machine.check();
+    let began = [vec![tasks[0]], machine.run_out()].concat();
+    assert_eq!(sorted(began), sorted(tasks));
+}
+
+/// The first two are queued, so that the idle CPU is called.
+#[test]
+fn an_idle_cpu_is_called_for_fair_tasks_and_takes_some() {
+    let machine = Machine::of(true, 2, 1);
+    let tasks = machine.spawns(0, 20);
+    assert_eq!(machine.ring(0), (tasks[2..].to_vec(), false));
+    assert_eq!(machine.look(1), Some(tasks[0]));
+    assert!(machine.sched.snapshot().queues[1].run_next.len() > 4);
+    machine.check();
+    let began = [vec![tasks[0]], machine.run_out()].concat();
+    assert_eq!(sorted(began), sorted(tasks));
+}
+
+/// A CPU that idles later is called at the next switch.
+#[test]
+fn a_cpu_that_idles_later_is_called_for_the_fair_tasks_of_a_ring() {
+    let machine = Machine::of(true, 3, 3);
+    let tasks = machine.spawns(0, 2);
+    // It leaves a single one, which may take its waker's place.
+    assert_eq!(machine.switch(0, SwitchReason::Exit), Some(tasks[0]));
+    assert_eq!(machine.switch(1, SwitchReason::Exit), None);
+    let more = machine.spawns(0, 3);
+    assert_eq!(machine.look(1), Some(tasks[1]));
+    machine.check();
+    let began = [vec![tasks[0], tasks[1]], machine.run_out()].concat();
+    assert_eq!(sorted(began), sorted([tasks, more].concat()));
+}
+
+#[test]
+fn a_real_time_task_runs_before_the_fair_tasks_of_a_ring() {
+    let machine = Machine::of(true, 2, 2);
+    let tasks = machine.spawns(0, 4);
+    let urgent = machine.on(0, |sched| sched.create(&ordinary(CpuSet::from_iter([CpuId(0)]))));
+    machine.wakes(0, urgent);
+    assert_eq!(machine.switch(0, SwitchReason::Block), Some(urgent));
+    assert_eq!(machine.ring(0).0, []);
+    machine.runs_in_order(0, &tasks);
+    machine.check();
+}
+
+#[test]
+fn a_checkpoint_queues_the_fair_tasks_of_a_ring() {
+    let machine = Machine::of(true, 2, 2);
+    let tasks = machine.spawns(0, 4);
+    assert!(machine.on(0, Scheduler::keeps_any));
+    machine.on(0, Scheduling::spare);
+    assert_eq!(machine.ring(0).0, []);
+    assert!(!machine.on(0, Scheduler::keeps_any));
+    machine.check();
+    machine.runs_in_order(0, &tasks);
+}
+
+#[test]
+fn fair_tasks_of_a_ring_leave_a_cpu_that_goes_offline() {
+    let machine = Machine::of(true, 2, 2);
+    let tasks = machine.spawns(0, 4);
+    assert!(machine.on(1, |sched| sched.set_offline(CpuId(0))));
+    machine.check();
+    let began = machine.run_out();
+    assert_eq!(sorted(began), sorted(tasks));
 }
