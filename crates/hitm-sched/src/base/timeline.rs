@@ -299,9 +299,6 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let (slice, is_rest) = self.slice_at_arrival(words);
         words.is_new.set(0);
         words.left_of_slice.set(0);
-        if self.has_list && load != 0 {
-            words.lag.set(0);
-        }
         let from = words.vruntime.get();
         words.deadline.set(if is_rest { from + slice } else { self.end_of(from, slice) });
     }
@@ -452,7 +449,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         if let Some(curr) = self.curr() {
             let (words, others) = (self.of_curr(curr), i64::from(others));
             let turn = (words.vruntime.get() - before) * others / (others + 1);
-            let lag = words.lag.get().max(-GRAIN) - turn;
+            // What it has been charged twice is at most a grain.
+            let lag = words.lag.get().clamp(-GRAIN, 0) - turn;
             self.note_lag(curr, true);
             words.lag.set(lag.max(-self.lag_most(words)));
             self.queue.curr.set(0);
