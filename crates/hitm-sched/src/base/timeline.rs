@@ -442,7 +442,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
 
     /// The running member sleeps, and `next` runs in its place. There is no other member, but so
     /// many `others` wait that have not come to the queue yet, `next` among them. Compared with
-    /// them, the one that sleeps is ahead by its turn, and by its last turns if they were short.
+    /// them, the one that sleeps is ahead by what it is charged now, and by its last turns if they
+    /// were short.
     pub(crate) fn succeed(&self, next: Member, others: u32, now: Time) {
         let before = self.curr().map_or(0, |curr| self.of_curr(curr).vruntime.get());
         self.charge(now);
@@ -459,8 +460,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.run(next, now);
     }
 
-    /// Returns whether `waiting` would run before `coming`, a member that is on no queue and has no
-    /// lag, if that came now: it is not ahead of the average, and its deadline is not later.
+    /// Returns whether `waiting` would run before `coming`, a member that is on no queue and is not
+    /// behind the average, if that came now: it is not ahead of the average, and its deadline is
+    /// not later.
     pub(crate) fn is_before(&self, waiting: Member, coming: Member, now: Time) -> bool {
         self.charge(now);
         let (average, words) = (self.average(), (self.words)(waiting));

@@ -52,8 +52,8 @@ impl<P: Platform> Scheduler<P> {
                 self.take_half(&source, rq, self.state.tasks.get(id).prio());
             }
         }
-        let has_none = rq.nr_running.get() == 0;
-        takes_half && self.take_offered(source, rq, has_none) || pulled.is_some()
+        // A CPU without any task looks for fair ones later.
+        takes_half && self.take_offered(source, rq, false) || pulled.is_some()
     }
 
     /// Returns the task of `source` that should run on the CPU of `rq`.

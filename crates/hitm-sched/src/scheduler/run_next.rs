@@ -8,21 +8,23 @@
 //! even join other offered tasks. Then three things must hold: it may run everywhere; only an idle
 //! CPU can be less urgent; a queued task that may run everywhere, or the ring, is advertised to all
 //! CPUs. A CPU that finds nothing to run looks here because of that, and looks into the ring too. A
-//! fair task may be offered, and join others, if no CPU idles, or if two tasks wait in the queue:
-//! an idle CPU has been called for them, and takes tasks from the ring too. (2) The next switch
-//! [hands over](super::succeed): if the running task blocks or ends, and nothing more urgent has
-//! come, an offered task takes its place. Others stay in the ring if it is advertised, or if they
-//! are fair. (3) Otherwise the offered tasks are queued behind the tasks that wait. This happens at
-//! a checkpoint, unless the ring is advertised; at the end of a turn; at a tick if one of them is
-//! fair; when the CPU goes offline; and before another task is queued there: at a wakeup, after a
-//! change or a move. So whatever waits came before the offered tasks.
+//! fair task that may run everywhere may be offered, and join others, if no CPU idles, or if two
+//! tasks wait in the queue: an idle CPU was called when the second one came, and takes tasks from
+//! the ring too. (2) The next switch [hands over](super::succeed): if the running task blocks or
+//! ends, and nothing more urgent has come, an offered task takes its place. Others stay in the ring
+//! if it is advertised, or if they are fair. (3) Otherwise the offered tasks are queued behind the
+//! tasks that wait. This happens at a checkpoint, unless the ring is advertised; at the end of a
+//! turn; at a tick if one of them is fair; when the CPU goes offline; and before another task is
+//! queued there: at a wakeup, after a change or a move. A real-time task is queued beside fair ones
+//! of the ring. So whatever waits came before the offered tasks.
 //!
 //! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
 //! wakeup or a spawn by the running task leaves the task to that CPU: it offers the task, equal or
 //! not. If the lock is free after the offer, the waker queues the task itself. If it is not, and
 //! the holder takes no tasks or has looked already, the task waits: for the next CPU that takes
 //! several there, for the waker's next wakeup or spawn that finds the lock free or the ring full,
-//! or for its next checkpoint or switch. Until then no idle CPU is called for it.
+//! or for its next checkpoint or switch. Until then no idle CPU is called for it. Behind fair tasks
+//! it is only left if it may join them.
 //!
 //! (5) A CPU without real-time tasks that takes some from a queue takes offered ones last: the
 //! older half of a ring that is advertised or has fair tasks, and all of another one, if it has at
@@ -70,9 +72,7 @@ impl<P: Platform> Scheduler<P> {
         let none_comes = || !rq.lock.is_held() && !searchers.any_idle();
         let may_hide = || match ring.count(here) {
             0 if rq.nr_running.peek() == 1 => true,
-            _ if !prio.is_real_time() => {
-                self.fair.is_patient(&self.state, id) && (rq.nr_running.peek() > 2 || none_comes())
-            }
+            _ if !prio.is_real_time() => self.may_join_fair(id) && (rq.nr_running.peek() > 2 || none_comes()),
             count => count == 0 && none_comes(),
         };
         (is_advertised || may_hide()) && self.offer(id, here)
@@ -82,8 +82,14 @@ impl<P: Platform> Scheduler<P> {
     /// whether it was left to another CPU, or queued.
     pub(super) fn leave_to_holder(&self, id: TaskId) -> bool {
         let here = P::current_cpu();
-        let lock = &self.state.rqs[here].lock;
-        if !lock.is_held() || !self.offer(id, here) {
+        let (lock, curr) = (&self.state.rqs[here].lock, self.state.rqs[here].curr());
+        if !lock.is_held() {
+            return false;
+        }
+        // Fair tasks may stay in the ring for many switches.
+        let is_equal = || curr.is_some_and(|curr| self.are_equal(curr, id));
+        let fits = || self.fair.is_fair(&self.state, id) && is_equal() && self.may_join_fair(id);
+        if self.offers_fair(here) && !fits() || !self.offer(id, here) {
             return false;
         }
         if !lock.is_held() {
@@ -175,17 +181,17 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Takes tasks that are offered to the CPU of `source` to that of `rq`, which had no real-time
-    /// task before it looked there: half of them if they are advertised, else all. A single one
-    /// that is not advertised is left: it may take its waker's place. Those that may not run there
-    /// are queued on `source`; so are fair ones, unless it `takes_fair` ones. Returns whether any
-    /// was taken.
+    /// task before it looked there: half of them if they are advertised or fair, else all. A single
+    /// one that is not advertised is left if no other task waits: it may take its waker's place.
+    /// Those that may not run there are queued on `source`; so are fair ones, unless it
+    /// `takes_fair` ones. Returns whether any was taken.
     pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>, takes_fair: bool) -> bool {
         let Some(ring) = self.run_next() else { return false };
-        let of_fair = || ring.peek(source.cpu).next().is_some_and(|first| self.fair.is_fair(&self.state, first));
         let most = match ring.count(source.cpu) {
             offered if source.rt.tells_offered.get() != 0 => offered.div_ceil(2),
-            0 | 1 => 0,
-            offered if of_fair() => offered.div_ceil(2),
+            _ if self.offers_fair(source.cpu) && !takes_fair => 0,
+            1 if source.nr_running.get() == 1 || !self.offers_fair(source.cpu) => 0,
+            offered if self.offers_fair(source.cpu) => offered.div_ceil(2),
             offered => offered,
         };
         if most == 0 || source.online.get() == 0 || rq.online.get() == 0 {
@@ -216,9 +222,9 @@ impl<P: Platform> Scheduler<P> {
         true
     }
 
-    /// Queues `tasks`, which the CPU of `rq` has taken, or offers them to it once it
-    /// [will advertise](Self::will_advertise) its ring. No real-time task runs there. If a fair one
-    /// may, nothing is offered. So the CPU itself offers nothing meanwhile.
+    /// Queues `tasks`, which the CPU of `rq` has taken, or offers them to it: real-time ones once
+    /// it [will advertise](Self::will_advertise) its ring, fair ones once others are
+    /// [queued](Self::may_follow_fair). It polls no task, so it offers nothing meanwhile.
     fn receive(&self, rq: &RqGuard<'_, P>, tasks: &[TaskId]) {
         let Some(ring) = self.run_next() else { return };
         for &id in tasks {
@@ -248,7 +254,27 @@ impl<P: Platform> Scheduler<P> {
         self.fair.is_fair(&self.state, id)
             && rq.nr_running.get() > 2
             && !self.fair.groups.are_used()
-            && self.fair.is_patient(&self.state, id)
+            && self.may_join_fair(id)
+    }
+
+    /// Returns whether `id`, a fair task, may be in a ring with others or behind others.
+    fn may_join_fair(&self, id: TaskId) -> bool {
+        self.fair.is_patient(&self.state, id) && self.runs_everywhere(id)
+    }
+
+    /// Returns whether the first task that is offered to `cpu` is fair: as exact as
+    /// [`count`](RunNext::count). Then all are.
+    pub(super) fn offers_fair(&self, cpu: CpuId) -> bool {
+        let first = self.run_next().and_then(|ring| ring.peek(cpu).next());
+        first.is_some_and(|first| self.fair.is_fair(&self.state, first))
+    }
+
+    /// Queues the offered tasks before `id` comes to `rq`. Fair ones need not be queued before a
+    /// real-time task, which is waiting for its CPU.
+    pub(super) fn queue_before(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        if !(self.state.tasks.get(id).prio().is_real_time() && self.offers_fair(rq.cpu)) {
+            self.queue_next(rq);
+        }
     }
 
     /// Returns whether `id` may be in a ring that is advertised: it may run everywhere, and only an

@@ -111,8 +111,11 @@ impl<P: Platform> Scheduler<P> {
         let hides = self.hides_offered(rq);
         searchers.set_keeps(rq.cpu, hides);
         // An idle CPU that this one does not see yet is seen at the next switch.
-        let offers_fair = || hides && self.fair.is_used() && searchers.any_idle();
-        if called.is_none() && (self.fair.is_crowded(rq) || offers_fair()) {
+        let offers_several = || {
+            let several = self.run_next().is_some_and(|ring| ring.count(rq.cpu) > 1);
+            hides && several && self.offers_fair(rq.cpu) && searchers.any_idle()
+        };
+        if called.is_none() && (self.fair.is_crowded(rq) || offers_several()) {
             // SeqCst: between the queue and the counts of idle CPUs. Pairs with the fence in
             // `begin_idle`, after which an idle CPU reads the queue.
             P::fence(Ordering::SeqCst);

@@ -23,7 +23,8 @@
 //!    in the queue, the first one of the ring takes the place of the running task. Else the queue
 //!    decides, and the first one of the ring is queued before if it may win. At a yield the offered
 //!    tasks are queued, and the queue decides. There must be no groups.
-//! 5. If no task has taken the CPU, the offered tasks are queued, and the CPU chooses.
+//! 5. If no task has taken the CPU, the offered tasks are queued, and the CPU chooses. Fair ones
+//!    stay in the ring if a real-time task preempts a fair one: it need not wait for that.
 
 use hitm_memory::{PlainWord, Platform};
 
@@ -40,11 +41,23 @@ impl<P: Platform> Scheduler<P> {
     #[inline]
     pub(super) fn succeed(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
         let ring = self.run_next()?;
+        if ring.count(rq.cpu) != 0 && self.is_preempted(rq) {
+            return None;
+        }
         let next = rq.curr().and_then(|prev| self.succeed_task(rq, ring, prev, why));
         if next.is_none() && ring.count(rq.cpu) != 0 {
             self.queue_all_offered(rq);
         }
         next
+    }
+
+    /// Returns whether a fair task runs, and a real-time one waits on the CPU of `rq`, which calls.
+    /// Then the CPU chooses at once. Fair tasks stay in the ring.
+    fn is_preempted(&self, rq: &RqGuard<'_, P>) -> bool {
+        rq.highest().is_real_time()
+            && rq.online.get() != 0
+            && self.offers_fair(rq.cpu)
+            && rq.curr().is_some_and(|curr| self.fair.is_fair(&self.state, curr))
     }
 
     /// Does steps 1 to 4 for `prev`, which the CPU runs.
@@ -162,7 +175,7 @@ impl<P: Platform> Scheduler<P> {
             return self.follow_yield(rq, prev);
         }
         if let Some(first) = first {
-            if !self.fair.is_fair(&self.state, first) || !self.state.tasks.allowed(first).contains(rq.cpu) {
+            if !self.are_equal(prev, first) || !self.state.tasks.allowed(first).contains(rq.cpu) {
                 return None;
             }
             if !self.fair.follows_before(&self.state, rq, prev, first) {
@@ -218,8 +231,7 @@ impl<P: Platform> Scheduler<P> {
         next
     }
 
-    /// The CPU of `rq` runs `next` from now on, which is on its queue as `prev` was. It hides no
-    /// task any more.
+    /// The CPU of `rq` runs `next` from now on, which is on its queue as `prev` was.
     #[inline]
     fn change_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason, next: TaskId) {
         if let Some(searchers) = self.searchers() {

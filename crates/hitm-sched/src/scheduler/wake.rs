@@ -47,7 +47,7 @@ impl<P: Platform> Scheduler<P> {
         }
         let mut rq = self.queue_for(id, flags, stays);
         // The offered tasks came first.
-        self.queue_next(&rq);
+        self.queue_before(&rq, id);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
         if stays && rq.cpu == P::current_cpu() && rq.curr().is_some() {

@@ -1,9 +1,9 @@
 //! The best of a few CPUs, on which a new fair task begins where CPUs keep the tasks that their own
 //! tasks wake.
 //!
-//! **Claim.** Many tasks that one CPU or thread makes begin on all CPUs in turn. Tasks that it
-//! makes one by one, each after the end of the last one, begin on the same CPU: what they need is
-//! in that CPU's caches, and its thread has not gone to sleep yet. Each of them looks at a few
+//! **Claim.** Many tasks that one CPU or thread makes at once begin on all CPUs in turn. Tasks that
+//! it makes one by one, each after the end of the last one, begin on the same CPU: what they need
+//! is in that CPU's caches, and its thread has not gone to sleep yet. Each of them looks at a few
 //! queues, however many CPUs there are.
 //!
 //! **Origin.** As an idle CPU chooses among queues: see [`CHOICES`]. Here the few are consecutive,

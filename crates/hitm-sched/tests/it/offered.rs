@@ -419,12 +419,47 @@ fn a_cpu_that_idles_later_is_called_for_the_fair_tasks_of_a_ring() {
 #[test]
 fn a_real_time_task_runs_before_the_fair_tasks_of_a_ring() {
     let machine = Machine::of(true, 2, 2);
+    let first = machine.sched.running(CpuId(0)).expect("it is busy");
     let tasks = machine.spawns(0, 4);
     let urgent = machine.on(0, |sched| sched.create(&ordinary(CpuSet::from_iter([CpuId(0)]))));
     machine.wakes(0, urgent);
-    assert_eq!(machine.switch(0, SwitchReason::Block), Some(urgent));
+    // It waits neither for them to be queued nor for them to run.
+    assert_eq!(machine.ring(0).0, tasks);
+    assert_eq!(machine.look(0), Some(urgent));
+    assert_eq!(machine.ring(0).0, tasks);
+    machine.check();
+    assert_eq!(machine.switch(0, SwitchReason::Exit), Some(first));
     assert_eq!(machine.ring(0).0, []);
     machine.runs_in_order(0, &tasks);
+    machine.check();
+}
+
+/// In the ring they would run in order, whatever their weights.
+#[test]
+fn a_fair_task_with_another_weight_is_queued_and_so_are_those_that_came_first() {
+    let machine = Machine::of(true, 2, 2);
+    let mut tasks = machine.spawns(0, 4);
+    let light = machine.on(0, |sched| sched.create(&fair(5, (0..2).map(CpuId).collect(), None)));
+    machine.wakes(0, light);
+    assert_eq!(machine.ring(0).0, []);
+    machine.check();
+    tasks.push(light);
+    assert_eq!(sorted(machine.run_out()), sorted(tasks));
+}
+
+/// The pinned tasks may not come to the idle CPU, which would look in vain.
+#[test]
+fn a_fair_task_behind_pinned_ones_goes_to_an_idle_cpu() {
+    let machine = Machine::of(true, 2, 1);
+    for _ in 0..3 {
+        let pinned = machine.task(0, [0]);
+        machine.wakes(0, pinned);
+    }
+    assert_eq!(machine.look(1), None);
+    let movable = machine.spawns(0, 1);
+    assert_eq!(machine.ring(0).0, movable);
+    assert!(machine.switch(0, SwitchReason::Exit).is_some());
+    assert_eq!(machine.look(1), Some(movable[0]));
     machine.check();
 }
 
