@@ -272,7 +272,7 @@ impl<P: Platform> Scheduler<P> {
     /// Queues the offered tasks before `id` comes to `rq`. Fair ones need not be queued before a
     /// real-time task, which is waiting for its CPU.
     pub(super) fn queue_before(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        if !(self.state.tasks.get(id).prio().is_real_time() && self.offers_fair(rq.cpu)) {
+        if !(self.offers_fair(rq.cpu) && self.state.tasks.get(id).prio().is_real_time()) {
             self.queue_next(rq);
         }
     }
