@@ -156,7 +156,8 @@ impl<P: Platform> Scheduler<P> {
         Some(next)
     }
 
-    /// Does step 4 for `prev`, a fair task.
+    /// Does step 4 for `prev`, a fair task. Not a part of the code of real-time tasks.
+    #[inline(never)]
     fn follow_fair(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
         let first = ring.peek(rq.cpu).next();
         if rq.nr_running.get() == 1 {
