@@ -100,6 +100,12 @@ impl Machine {
         assert_eq!(self.sched.snapshot().violations(), Vec::<String>::new());
     }
 
+    /// Those that `began`, and those that [run out](Self::run_out) now, are `all` tasks.
+    #[track_caller]
+    fn runs_out(&self, began: &[TaskId], all: &[TaskId]) {
+        assert_eq!(sorted([began, &self.run_out()].concat()), sorted(all.to_vec()));
+    }
+
     /// Each CPU ends its task and takes the next, in turn, until none is left. Returns them in the
     /// order in which they began.
     fn run_out(&self) -> Vec<TaskId> {
@@ -178,8 +184,7 @@ fn a_cpu_that_finds_nothing_takes_half_of_an_advertised_ring() {
     assert_eq!(machine.ring(1), (tasks[3..11].to_vec(), true));
     assert_eq!(machine.ring(0), (tasks[11..].to_vec(), true));
     machine.check();
-    let began = [vec![tasks[0], tasks[1]], machine.run_out()].concat();
-    assert_eq!(sorted(began), sorted(tasks));
+    machine.runs_out(&[tasks[0], tasks[1]], &tasks);
 }
 
 /// No CPU would be told of the rest.
@@ -383,8 +388,7 @@ fn a_cpu_that_finds_nothing_takes_half_of_the_fair_tasks() {
     assert_eq!((machine.ring(1).0, machine.ring(0).0), (tasks[3..10].to_vec(), tasks[10..].to_vec()));
     assert_eq!(machine.sched.stats().sum(Count::Take), 1);
     machine.check();
-    let began = [vec![next], machine.run_out()].concat();
-    assert_eq!(sorted(began), sorted(tasks));
+    machine.runs_out(&[next], &tasks);
 }
 
 /// The first two are queued, so that the idle CPU is called.
@@ -396,8 +400,7 @@ fn an_idle_cpu_is_called_for_fair_tasks_and_takes_some() {
     let taken = machine.look(1).expect("it is called");
     assert!(machine.sched.snapshot().queues[1].run_next.len() > 4);
     machine.check();
-    let began = [vec![taken], machine.run_out()].concat();
-    assert_eq!(sorted(began), sorted(tasks));
+    machine.runs_out(&[taken], &tasks);
 }
 
 /// A CPU that idles later is called at the next switch.
@@ -411,8 +414,7 @@ fn a_cpu_that_idles_later_is_called_for_the_fair_tasks_of_a_ring() {
     let more = machine.spawns(0, 3);
     let taken = machine.look(1).expect("it is called");
     machine.check();
-    let began = [vec![tasks[0], taken], machine.run_out()].concat();
-    assert_eq!(sorted(began), sorted([tasks, more].concat()));
+    machine.runs_out(&[tasks[0], taken], &[tasks, more].concat());
 }
 
 #[test]
@@ -429,8 +431,7 @@ fn a_real_time_task_runs_before_the_fair_tasks_of_a_ring() {
     machine.check();
     let next = machine.switch(0, SwitchReason::Exit).expect("fair tasks wait");
     assert_eq!(machine.ring(0).0, []);
-    let began = [vec![next], machine.run_out()].concat();
-    assert_eq!(sorted(began), sorted([tasks, vec![first]].concat()));
+    machine.runs_out(&[next], &[tasks, vec![first]].concat());
     machine.check();
 }
 
@@ -444,7 +445,7 @@ fn a_fair_task_with_another_weight_is_queued_and_so_are_those_that_came_first() 
     assert_eq!(machine.ring(0).0, []);
     machine.check();
     tasks.push(light);
-    assert_eq!(sorted(machine.run_out()), sorted(tasks));
+    machine.runs_out(&[], &tasks);
 }
 
 /// The pinned tasks may not come to the idle CPU, which would look in vain.
@@ -472,7 +473,7 @@ fn a_checkpoint_queues_the_fair_tasks_of_a_ring() {
     assert_eq!(machine.ring(0).0, []);
     assert!(!machine.on(0, Scheduler::keeps_any));
     machine.check();
-    assert_eq!(sorted(machine.run_out()), sorted(tasks));
+    machine.runs_out(&[], &tasks);
 }
 
 #[test]
@@ -481,6 +482,5 @@ fn fair_tasks_of_a_ring_leave_a_cpu_that_goes_offline() {
     let tasks = machine.spawns(0, 4);
     assert!(machine.on(1, |sched| sched.set_offline(CpuId(0))));
     machine.check();
-    let began = machine.run_out();
-    assert_eq!(sorted(began), sorted(tasks));
+    machine.runs_out(&[], &tasks);
 }
