@@ -462,9 +462,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
 
     /// Returns whether `waiting` would run before `coming`, a member that is on no queue and is not
     /// behind the average, if that came now: it is not ahead of the average, and its deadline is
-    /// not later.
-    pub(crate) fn is_before(&self, waiting: Member, coming: Member, now: Time) -> bool {
-        self.charge(now);
+    /// not later. The running member has been charged.
+    pub(crate) fn is_before(&self, waiting: Member, coming: Member) -> bool {
         let (average, words) = (self.average(), (self.words)(waiting));
         let (slice, _) = self.slice_at_arrival((self.words)(coming));
         words.vruntime.get() <= average && words.deadline.get() <= self.end_of(average, slice)

@@ -22,7 +22,8 @@ pub(crate) trait Upcalls<P: Platform> {
     fn preempt_for(&self, rq: &RqGuard<'_, P>, id: TaskId);
 
     /// Takes the tasks that are [offered](crate::shipped::run_next) to the CPU of `source` to that
-    /// of `rq`, which has had no real-time task. Returns whether any was taken.
+    /// of `rq`, which has had no real-time task; fair ones only if it `takes_fair` ones. Returns
+    /// whether any was taken.
     fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>, takes_fair: bool) -> bool;
 
     /// Returns how many tasks are offered to `cpu`: a hint.

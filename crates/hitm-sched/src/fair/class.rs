@@ -220,10 +220,10 @@ impl<P: Platform> Fair<P> {
     /// Returns whether the task that will follow `curr`, which the CPU of `rq` runs, would run
     /// before `offered`, if that were queued now. There is no group.
     pub(crate) fn follows_before(&self, state: &State<P>, rq: &RqGuard<'_, P>, curr: TaskId, offered: TaskId) -> bool {
-        let (line, now) = (self.timeline(state, rq.cpu), P::moment());
-        line.charge(now);
+        let line = self.timeline(state, rq.cpu);
+        line.charge(P::moment());
         let next = line.pick(Some(Member::task(curr)));
-        next.is_some_and(|next| line.is_before(next, Member::task(offered), now))
+        next.is_some_and(|next| line.is_before(next, Member::task(offered)))
     }
 
     /// Returns whether `id`, a fair task, may come to a queue behind tasks that came later: its

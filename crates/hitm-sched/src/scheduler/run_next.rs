@@ -187,12 +187,16 @@ impl<P: Platform> Scheduler<P> {
     /// `takes_fair` ones. Returns whether any was taken.
     pub(super) fn take_offered(&self, source: RqGuard<'_, P>, rq: &RqGuard<'_, P>, takes_fair: bool) -> bool {
         let Some(ring) = self.run_next() else { return false };
-        let most = match ring.count(source.cpu) {
-            offered if source.rt.tells_offered.get() != 0 => offered.div_ceil(2),
-            _ if self.offers_fair(source.cpu) && !takes_fair => 0,
-            1 if source.nr_running.get() == 1 || !self.offers_fair(source.cpu) => 0,
-            offered if self.offers_fair(source.cpu) => offered.div_ceil(2),
-            offered => offered,
+        let offered = ring.count(source.cpu);
+        let most = if source.rt.tells_offered.get() != 0 {
+            offered.div_ceil(2)
+        } else if self.offers_fair(source.cpu) {
+            let is_left = !takes_fair || offered == 1 && source.nr_running.get() == 1;
+            if is_left { 0 } else { offered.div_ceil(2) }
+        } else if offered == 1 {
+            0
+        } else {
+            offered
         };
         if most == 0 || source.online.get() == 0 || rq.online.get() == 0 {
             return false;
@@ -263,7 +267,7 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Returns whether the first task that is offered to `cpu` is fair: as exact as
-    /// [`count`](RunNext::count). Then all are.
+    /// [`count`](RunNext::count).
     pub(super) fn offers_fair(&self, cpu: CpuId) -> bool {
         let first = self.run_next().and_then(|ring| ring.peek(cpu).next());
         first.is_some_and(|first| self.fair.is_fair(&self.state, first))

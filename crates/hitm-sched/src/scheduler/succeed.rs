@@ -37,11 +37,12 @@ use crate::shipped::run_next::RunNext;
 
 impl<P: Platform> Scheduler<P> {
     /// Switches the calling CPU, whose queue is `rq`, the short way. Returns the task that runs
-    /// now, unless the CPU has to choose. Then no task is offered to it any more.
+    /// now, unless the CPU has to choose. Then no task is offered to it any more, but for fair ones
+    /// that a real-time task passes.
     #[inline]
     pub(super) fn succeed(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
         let ring = self.run_next()?;
-        if ring.count(rq.cpu) != 0 && self.is_preempted(rq) {
+        if self.is_preempted(rq) {
             return None;
         }
         let next = rq.curr().and_then(|prev| self.succeed_task(rq, ring, prev, why));
@@ -51,13 +52,14 @@ impl<P: Platform> Scheduler<P> {
         next
     }
 
-    /// Returns whether a fair task runs, and a real-time one waits on the CPU of `rq`, which calls.
-    /// Then the CPU chooses at once. Fair tasks stay in the ring.
+    /// Returns whether a fair task runs on the CPU of `rq`, which calls, fair tasks are offered to
+    /// it, and a real-time task waits. Then the CPU chooses at once. Fair tasks stay in the ring.
+    #[inline]
     fn is_preempted(&self, rq: &RqGuard<'_, P>) -> bool {
-        rq.highest().is_real_time()
+        rq.curr().is_some_and(|curr| self.fair.is_fair(&self.state, curr))
+            && rq.highest().is_real_time()
             && rq.online.get() != 0
             && self.offers_fair(rq.cpu)
-            && rq.curr().is_some_and(|curr| self.fair.is_fair(&self.state, curr))
     }
 
     /// Does steps 1 to 4 for `prev`, which the CPU runs.
@@ -71,7 +73,8 @@ impl<P: Platform> Scheduler<P> {
         if ring.count(rq.cpu) == 0 {
             ring.note_empty(rq.cpu);
         } else if rq.needs_resched() || !(self.keeps_offered(rq, prev) || self.keeps_fair(prev, why)) {
-            if let Some(next) = self.hand_over(rq, ring, prev, why) {
+            let only = ring.only(rq.cpu);
+            if let Some(next) = only.and_then(|only| self.hand_over(rq, ring, [prev, only], why)) {
                 return Some(next);
             }
             self.queue_all_offered(rq);
@@ -114,9 +117,14 @@ impl<P: Platform> Scheduler<P> {
         self.end_offer(rq);
     }
 
-    /// Does step 2 for a single task.
-    fn hand_over(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
-        let offered = ring.only(rq.cpu)?;
+    /// Lets `offered`, the first task of the ring, take the place of `prev`, if it may.
+    fn hand_over(
+        &self,
+        rq: &RqGuard<'_, P>,
+        ring: &RunNext<P>,
+        [prev, offered]: [TaskId; 2],
+        why: SwitchReason,
+    ) -> Option<TaskId> {
         if !self.can_hand_over(rq, prev, offered) || !self.gives_up(prev, why) {
             return None;
         }
@@ -161,13 +169,7 @@ impl<P: Platform> Scheduler<P> {
     fn follow_fair(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
         let first = ring.peek(rq.cpu).next();
         if rq.nr_running.get() == 1 {
-            let next = first?;
-            if !self.can_hand_over(rq, prev, next) || !self.gives_up(prev, why) {
-                return None;
-            }
-            self.replace(rq, ring, prev, next);
-            self.change_over(rq, prev, why, next);
-            return Some(next);
+            return self.hand_over(rq, ring, [prev, first?], why);
         }
         if self.fair.groups.are_used() || !self.stays_as_urgent(rq, self.state.tasks.get(prev).prio()) {
             return None;
@@ -236,8 +238,8 @@ impl<P: Platform> Scheduler<P> {
     #[inline]
     fn change_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason, next: TaskId) {
         if let Some(searchers) = self.searchers() {
-            // What is advertised is not hidden.
-            searchers.set_keeps(rq.cpu, self.has_offered(rq.cpu) && rq.rt.tells_offered.get() == 0);
+            // If tasks are still offered, `spare` follows, and notes whether it hides them.
+            searchers.set_keeps(rq.cpu, false);
         }
         self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
         self.state.tasks.get(next).set_on_cpu();
