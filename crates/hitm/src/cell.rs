@@ -305,6 +305,7 @@ impl<P: Platform> Cell<P> {
     }
 
     /// Releases the deferred mutexes; `died` tells whether the task has died.
+    #[inline]
     pub(crate) fn release_deferred(&self, died: bool) {
         // Relaxed: as in `defer`.
         if self.defers.load(Ordering::Relaxed) {

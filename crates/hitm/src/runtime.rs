@@ -288,6 +288,7 @@ impl<P: Platform> Inner<P> {
     }
 
     /// Wakes a task as `wake` does, from a CPU that is in the kernel already.
+    #[inline]
     pub(crate) fn wake_here(&self, cell: &Cell<P>) {
         let mut hint = WakeHint::None;
         if self.host.is_cpu() {

@@ -41,6 +41,7 @@ use hitm_memory::{AtomicWord, Interrupts, Memory, PerCpu, Platform, Span, Time, 
 use hitm_topology::{CpuId, Topology};
 
 use crate::contain::contain;
+use crate::local::Local;
 use crate::runtime::Inner;
 
 /// How late a sleep is before another CPU ends it: a thread that is parked is woken in less time
@@ -145,8 +146,8 @@ impl<P: Platform> Inner<P> {
     }
 
     /// Sets the timer of this CPU if it has got a sleep from outside. Returns whether it has.
-    pub(crate) fn arm_for_outside(&self, cpu: CpuId) -> bool {
-        let local = &self.locals[cpu.index()];
+    #[inline]
+    pub(crate) fn arm_for_outside(&self, cpu: CpuId, local: &Local) -> bool {
         let is_asked = local.is_asked_to_arm();
         if is_asked {
             local.arm::<P>();
@@ -156,14 +157,19 @@ impl<P: Platform> Inner<P> {
     }
 
     /// Sees to it that another CPU looks at the sleeps of this one, which is about to poll a task.
-    pub(crate) fn ask_to_watch(&self, cpu: CpuId) {
+    #[inline]
+    pub(crate) fn ask_to_watch(&self, cpu: CpuId, local: &Local) {
         let Some(watch) = &self.watch else { return };
         // One may have come after this CPU had looked for interrupts.
-        self.arm_for_outside(cpu);
-        let deadline = self.locals[cpu.index()].published();
-        if deadline == Time::NEVER {
-            return;
+        self.arm_for_outside(cpu, local);
+        let deadline = local.published();
+        if deadline != Time::NEVER {
+            self.ask_if_unwatched(watch, cpu, deadline);
         }
+    }
+
+    /// Does this for `deadline`, that of the first sleep of `cpu`.
+    fn ask_if_unwatched(&self, watch: &Watch<P>, cpu: CpuId, deadline: Time) {
         let (late, now) = (deadline + GRACE, P::moment());
         if watch.is_watched(cpu, late, now) {
             return;

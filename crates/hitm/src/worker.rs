@@ -74,10 +74,12 @@ impl Last {
 }
 
 /// Handles the interrupts that are pending on this CPU, and returns them.
+#[inline]
 pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
-    if !P::interrupt_pending() {
-        return Interrupts::NONE;
-    }
+    if P::interrupt_pending() { take_pending(runtime) } else { Interrupts::NONE }
+}
+
+fn take_pending<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     let interrupts = P::take_interrupts();
     if interrupts.contains(Interrupts::TIMER) {
         expire_timers(runtime);
@@ -95,10 +97,10 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     }
     let cpu = P::current_cpu();
     let local = &runtime.locals[cpu.index()];
-    if interrupts.contains(Interrupts::CONTROL) && runtime.arm_for_outside(cpu) && local.running().is_some() {
+    if interrupts.contains(Interrupts::CONTROL) && runtime.arm_for_outside(cpu, local) && local.running().is_some() {
         // The poll that is under way may last long, and who looked just now may have missed the
         // sleep.
-        runtime.ask_to_watch(cpu);
+        runtime.ask_to_watch(cpu, local);
     }
     if interrupts.contains(Interrupts::CONTROL) && runtime.watch.is_some() {
         look_at_timers(runtime, P::now());
@@ -134,10 +136,10 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> Sw
     local.set_running(Some(cell.id));
     local.set_polled(cell.as_ptr().cast());
     runtime.sched.begin_poll(cell.id);
-    begin_turn(runtime, cpu, &cell);
+    begin_turn(runtime, local, &cell);
     local.set_has_map(cell.tenant().is_some());
     begin_ticks(runtime, local);
-    runtime.ask_to_watch(cpu);
+    runtime.ask_to_watch(cpu, local);
     P::runs(Some(runtime.shown(&cell)));
     let start = runtime.roles.as_ref().map(|_| P::now());
     P::enter(Mode::User);
@@ -151,7 +153,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> Sw
         count(runtime, cpu, &cell, why, start);
     }
     P::runs(None);
-    end_turn(runtime, cpu, &cell);
+    end_turn(runtime, local, &cell);
     if local.tick() != Time::NEVER {
         // A tick that became due while the task neither computed nor reached a checkpoint.
         if local.tick() <= P::moment() {
@@ -176,15 +178,15 @@ fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: Switc
 /// Sets when a round-robin task's turn ends. The task resumes the turn that it had when it last
 /// left a CPU. At the end of the turn, the scheduler decides whether a task of the same priority
 /// runs next.
-fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
-    let local = &runtime.locals[cpu.index()];
+#[inline]
+fn begin_turn<P: Platform>(runtime: &Inner<P>, local: &Local, cell: &Cell<P>) {
     let under_way = local.turn_ends() != Time::NEVER;
     match runtime.sched.is_round_robin(cell.id) {
         true if !under_way => {
             local.set_turn_ends(P::moment() + cell.slice());
             local.arm::<P>();
         }
-        false if under_way => end_turn(runtime, cpu, cell),
+        false if under_way => end_turn(runtime, local, cell),
         _ => {}
     }
 }
@@ -192,14 +194,15 @@ fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
 /// Updates the turn and the ticks after the running task, or the set of tasks that wait for its
 /// CPU, has changed.
 pub(crate) fn look_again<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
-    begin_turn(runtime, cpu, cell);
-    begin_ticks(runtime, &runtime.locals[cpu.index()]);
+    let local = &runtime.locals[cpu.index()];
+    begin_turn(runtime, local, cell);
+    begin_ticks(runtime, local);
 }
 
 /// Ends the task's time on the CPU and saves the remainder of its turn. If the turn has ended, the
 /// task goes behind the tasks of its priority: its poll may have taken no interrupts.
-fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
-    let local = &runtime.locals[cpu.index()];
+#[inline]
+fn end_turn<P: Platform>(runtime: &Inner<P>, local: &Local, cell: &Cell<P>) {
     let ends = local.turn_ends();
     if ends != Time::NEVER {
         let left = ends.since(P::moment());

@@ -48,6 +48,13 @@ impl<M: Memory> Links<M> {
         self.next.get() != UNLINKED
     }
 
+    /// Returns the task behind the one with these links.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn next(&self) -> Option<TaskId> {
+        task(self.next.get())
+    }
+
     /// Marks these links as in no list.
     #[track_caller]
     fn unlink(&self) {
@@ -123,15 +130,15 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
         self.insert_before(self.first(), new);
     }
 
-    /// Puts `new`, which is in no list, in the place of `old`.
+    /// Puts `new`, which is in no list, in the place of `old`, which is the only task. The caller has
+    /// looked up their links.
+    #[inline]
     #[track_caller]
-    pub(crate) fn replace(&self, old: TaskId, new: TaskId) {
-        let (old, links) = ((self.links_of)(old), (self.links_of)(new));
-        let (next, prev) = (old.next.get(), old.prev.get());
-        links.next.set(next);
-        links.prev.set(prev);
-        self.at(task(prev)).next.set(link(Some(new)));
-        self.at(task(next)).prev.set(link(Some(new)));
+    pub(crate) fn replace_only(&self, old: &Links<M>, new: TaskId, links: &Links<M>) {
+        links.next.set(HEAD);
+        links.prev.set(HEAD);
+        self.head.next.set(link(Some(new)));
+        self.head.prev.set(link(Some(new)));
         old.unlink();
     }
 
@@ -256,13 +263,15 @@ mod tests {
         list.remove(TaskId(2));
         check(&[1, 4]);
         assert_eq!((list.prev(None), list.prev(Some(TaskId(1)))), (Some(TaskId(4)), None));
-        for [old, new] in [[1, 3], [4, 0], [3, 1], [0, 4]] {
-            list.replace(TaskId(old), TaskId(new));
-            assert!(!places[old as usize].is_linked());
-        }
-        check(&[1, 4]);
+        assert_eq!((places[1].next(), places[4].next()), (Some(TaskId(4)), None));
         list.remove(TaskId(1));
-        list.remove(TaskId(4));
+        for [old, new] in [[4, 3], [3, 0]] {
+            list.replace_only(&places[old as usize], TaskId(new), &places[new as usize]);
+            assert!(!places[old as usize].is_linked());
+            check(&[new]);
+            assert_eq!((list.prev(None), places[new as usize].next()), (Some(TaskId(new)), None));
+        }
+        list.remove(TaskId(0));
         assert!(list.is_empty());
     }
 }

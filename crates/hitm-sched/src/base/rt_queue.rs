@@ -11,7 +11,7 @@ use super::list::{Links, List};
 use super::numbers::TaskId;
 use super::prio::Prio;
 use super::task::Task;
-use super::task_table::TaskTable;
+use super::task_table::{TaskRef, TaskTable};
 
 /// List heads: one per real-time priority, and one that stays empty, as in the original.
 const QUEUES: usize = 100;
@@ -165,25 +165,30 @@ impl<M: Memory> RtQueue<M> {
 
     /// Removes `old`, the first task of its priority, and puts `new`, which is on no queue and has
     /// the same priority, behind the others. Returns the task that is first now.
-    pub(crate) fn succeed(&self, tasks: &TaskTable<M>, old: TaskId, new: TaskId) -> TaskId {
-        let (gone, come) = (tasks.get(old), tasks.get(new));
-        let list = self.list(tasks, come.prio());
-        let first = match list.next(Some(old)) {
+    #[inline]
+    pub(crate) fn succeed(
+        &self,
+        tasks: &TaskTable<M>,
+        old: TaskRef<'_, M>,
+        new: TaskRef<'_, M>,
+    ) -> TaskId {
+        let list = self.list(tasks, new.prio());
+        let first = match old.run_list.next() {
             None => {
-                list.replace(old, new);
-                new
+                list.replace_only(&old.run_list, new.id, &new.run_list);
+                new.id
             }
             Some(first) => {
-                list.remove(old);
-                list.push_back(new);
+                list.remove(old.id);
+                list.push_back(new.id);
                 first
             }
         };
-        gone.on_list.set(0);
-        gone.on_rq.set(0);
-        come.on_list.set(1);
-        come.on_rq.set(1);
-        let (before, after) = (gone.round_robin(), come.round_robin());
+        old.on_list.set(0);
+        old.on_rq.set(0);
+        new.on_list.set(1);
+        new.on_rq.set(1);
+        let (before, after) = (old.round_robin(), new.round_robin());
         if before != after {
             self.rr_nr_running.set(self.rr_nr_running.get() - before + after);
         }

@@ -177,6 +177,39 @@ impl<M: Memory> Task<M> {
         }
     }
 
+    /// Records a wakeup, as [`wake`](Self::wake) does. A task that slept is runnable from then on,
+    /// and has no wakeup to consume: it has been woken, and not yet run.
+    #[track_caller]
+    pub(crate) fn wake_up(&self) -> Wake {
+        // AcqRel: as in `wake`. Relaxed on failure: `wake` follows.
+        if self.state.compare_exchange(SLEEPING, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return Wake::Slept;
+        }
+        let wake = self.wake();
+        if wake == Wake::Slept {
+            // It has fallen asleep between the two.
+            self.transition_to_runnable();
+        }
+        wake
+    }
+
+    /// Makes a new task runnable, where [`wake_up`](Self::wake_up) records the wakeups.
+    #[track_caller]
+    pub(crate) fn transition_to_begun(&self) {
+        // Relaxed: a wakeup before this was meant for the number's last task.
+        self.state.swap(0, Ordering::Relaxed);
+    }
+
+    /// Starts a poll, as [`transition_to_running`](Self::transition_to_running) does, where
+    /// [`wake_up`](Self::wake_up) records the wakeups: most tasks have none to consume.
+    #[track_caller]
+    pub(crate) fn consume_wakeups(&self) {
+        // Acquire: as in `transition_to_running`. Whoever has made the state 0 has released it.
+        if self.state.load(Ordering::Acquire) != 0 {
+            self.transition_to_running();
+        }
+    }
+
     /// Returns whether the task sleeps and no wakeup has begun, for checkers.
     #[track_caller]
     pub(crate) fn is_sleeping(&self) -> bool {

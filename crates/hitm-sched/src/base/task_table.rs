@@ -1,5 +1,6 @@
 //! The table of all tasks.
 
+use std::ops::Deref;
 use std::sync::OnceLock;
 
 use hitm_memory::{CpuMask, CpuSet, Memory, Placed, PlacedOnce, PlainWord};
@@ -63,6 +64,28 @@ impl Numbered for Numbers {
     const IN_MAGAZINE: usize = A_LINE;
 }
 
+/// A task that was looked up: its number, and its words.
+pub(crate) struct TaskRef<'a, M: Memory> {
+    pub(crate) id: TaskId,
+    task: &'a Task<M>,
+}
+
+impl<M: Memory> Clone for TaskRef<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Memory> Copy for TaskRef<'_, M> {}
+
+impl<M: Memory> Deref for TaskRef<'_, M> {
+    type Target = Task<M>;
+
+    fn deref(&self) -> &Task<M> {
+        self.task
+    }
+}
+
 impl<M: Memory> TaskTable<M> {
     /// Creates a table without tasks. Those that may run everywhere share a mask, or do not.
     pub(crate) fn new(topology: &Topology, shares_mask: bool) -> Self {
@@ -94,6 +117,12 @@ impl<M: Memory> TaskTable<M> {
     #[inline]
     pub(crate) fn get(&self, id: TaskId) -> &Task<M> {
         self.get_if_made(id).expect("a task that was made")
+    }
+
+    /// Looks up `id` for an operation that uses its words often.
+    #[inline]
+    pub(crate) fn look_up(&self, id: TaskId) -> TaskRef<'_, M> {
+        TaskRef { id, task: self.get(id) }
     }
 
     /// Returns the CPUs where `id` may run.

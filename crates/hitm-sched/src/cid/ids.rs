@@ -95,6 +95,7 @@ impl<P: Platform> Ids<P> {
     }
 
     /// Switches ids when the CPU of `rq` leaves `prev` for `next`.
+    #[inline]
     pub(crate) fn switch(
         &self,
         state: &State<P>,
@@ -104,9 +105,20 @@ impl<P: Platform> Ids<P> {
         next: Option<TaskId>,
     ) {
         let _ids = operation::IDS.begin::<P>();
-        if !self.maps.are_used() {
-            return;
+        if self.maps.are_used() {
+            self.switch_used(state, rq, prev, ends, next);
         }
+    }
+
+    /// Does this where a task may have a map.
+    fn switch_used(
+        &self,
+        state: &State<P>,
+        rq: &RqGuard<'_, P>,
+        prev: Option<TaskId>,
+        ends: bool,
+        next: Option<TaskId>,
+    ) {
         let [prev, next] = [prev, next].map(|task| task.and_then(|id| self.ids_of(state, id)));
         let [before, after] = [prev, next].map(|ids| ids.map(|(_, map, _)| map));
         if before != after && self.maps.are_swept() {
@@ -129,11 +141,16 @@ impl<P: Platform> Ids<P> {
     }
 
     /// Handles the arrival of `id` on the queue `rq`.
+    #[inline]
     pub(crate) fn arrive(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) {
         let _ids = operation::IDS.begin::<P>();
-        if !self.maps.are_used() {
-            return;
+        if self.maps.are_used() {
+            self.arrive_used(state, rq, id);
         }
+    }
+
+    /// Does this where a task may have a map.
+    fn arrive_used(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) {
         let Some((task, _, map)) = self.ids_of(state, id) else { return };
         let from = task.migrate_from.get();
         if from != NONE {

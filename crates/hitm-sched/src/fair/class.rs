@@ -22,6 +22,8 @@ use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
+use crate::base::task::Task;
+use crate::base::task_table::TaskRef;
 use crate::base::timeline::{Arrival, GRAIN, Timeline};
 use crate::base::upcalls::Upcalls;
 use crate::base::weight::FINE_NICE_0_WEIGHT;
@@ -105,6 +107,13 @@ impl<P: Platform> Fair<P> {
     #[track_caller]
     pub(crate) fn is_fair(&self, state: &State<P>, id: TaskId) -> bool {
         self.is_used() && !state.tasks.get(id).prio().is_real_time()
+    }
+
+    /// As [`is_fair`](Self::is_fair), of a task that was looked up.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn is_of_class(&self, task: &Task<P>) -> bool {
+        self.is_used() && !task.prio().is_real_time()
     }
 
     /// Returns the class, of which a task exists.
@@ -211,10 +220,17 @@ impl<P: Platform> Fair<P> {
     /// The running task `prev` sleeps or ends, and `next`, which is on no queue, runs in its place.
     /// No other task is queued on the CPU of `rq`, and there is no group. So many `others` are
     /// offered to the CPU, `next` among them.
-    pub(crate) fn succeed_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>, prev: TaskId, next: TaskId, others: u32) {
-        state.tasks.get(prev).on_rq.set(0);
-        state.tasks.get(next).on_rq.set(1);
-        self.timeline(state, rq.cpu).succeed(Member::task(next), others, P::moment());
+    pub(crate) fn succeed_fair(
+        &self,
+        state: &State<P>,
+        rq: &RqGuard<'_, P>,
+        prev: TaskRef<'_, P>,
+        next: TaskRef<'_, P>,
+        others: u32,
+    ) {
+        prev.on_rq.set(0);
+        next.on_rq.set(1);
+        self.timeline(state, rq.cpu).succeed(Member::task(next.id), others, P::moment());
     }
 
     /// Returns whether the task that will follow `curr`, which the CPU of `rq` runs, would run

@@ -147,7 +147,12 @@ impl<P: Platform> Scheduler<P> {
 
     /// Marks the start of a poll: the running task consumes all wakeups before this call.
     pub fn begin_poll(&self, task: TaskId) {
-        self.state.tasks.get(task).transition_to_running();
+        let task = self.state.tasks.get(task);
+        if self.keeps_wakeups() {
+            task.consume_wakeups();
+        } else {
+            task.transition_to_running();
+        }
     }
 
     /// Returns whether this CPU was asked to reschedule.

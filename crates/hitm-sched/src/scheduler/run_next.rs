@@ -52,44 +52,48 @@ use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
+use crate::base::task_table::TaskRef;
 use crate::scheduler::Scheduler;
 
 impl<P: Platform> Scheduler<P> {
     /// Does step 1 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
     /// whether it was offered.
-    pub(super) fn offer_next(&self, id: TaskId) -> bool {
+    #[inline]
+    pub(super) fn offer_next(&self, task: TaskRef<'_, P>) -> bool {
         let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
         let here = P::current_cpu();
-        let (rq, task) = (&self.state.rqs[here], self.state.tasks.get(id));
+        let rq = &self.state.rqs[here];
         // Peeks: what another CPU changes just now comes after this wakeup.
-        if rq.needs_resched() || rq.curr().is_none_or(|curr| !self.are_equal(curr, id)) {
+        if rq.needs_resched() || rq.curr().is_none_or(|curr| !self.are_equal(curr, task)) {
             return false;
         }
-        let prio = task.prio();
-        let is_advertised = rq.rt.everywhere.peek() != 0 && self.may_join_ring(id);
+        let may_be_told = self.may_join_ring(task);
+        let is_advertised = may_be_told && rq.rt.everywhere.peek() != 0;
         // Other CPUs do not see a task that is not: where others wait already, an idle CPU may
         // come, or is there and holds the lock.
         let none_comes = || !rq.lock.is_held() && !searchers.any_idle();
         let may_hide = || match ring.count(here) {
             0 if rq.nr_running.peek() == 1 => true,
-            _ if !prio.is_real_time() => self.may_join_fair(id) && (rq.nr_running.peek() > 2 || none_comes()),
+            _ if !task.prio().is_real_time() => {
+                self.may_join_fair(task.id) && (rq.nr_running.peek() > 2 || none_comes())
+            }
             count => count == 0 && none_comes(),
         };
-        (is_advertised || may_hide()) && self.offer(id, here)
+        (is_advertised || may_hide()) && self.offer(task, here, may_be_told)
     }
 
     /// Does step 4 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
     /// whether it was left to another CPU, or queued.
-    pub(super) fn leave_to_holder(&self, id: TaskId) -> bool {
+    pub(super) fn leave_to_holder(&self, task: TaskRef<'_, P>) -> bool {
         let here = P::current_cpu();
         let (lock, curr) = (&self.state.rqs[here].lock, self.state.rqs[here].curr());
         if !lock.is_held() {
             return false;
         }
         // Fair tasks may stay in the ring for many switches.
-        let is_equal = || curr.is_some_and(|curr| self.are_equal(curr, id));
-        let fits = || self.fair.is_fair(&self.state, id) && is_equal() && self.may_join_fair(id);
-        if self.offers_fair(here) && !fits() || !self.offer(id, here) {
+        let is_equal = || curr.is_some_and(|curr| self.are_equal(curr, task));
+        let fits = || self.fair.is_of_class(&task) && is_equal() && self.may_join_fair(task.id);
+        if self.offers_fair(here) && !fits() || !self.offer(task, here, self.may_join_ring(task)) {
             return false;
         }
         if !lock.is_held() {
@@ -103,36 +107,42 @@ impl<P: Platform> Scheduler<P> {
         true
     }
 
-    /// Offers `id`, which is on no queue and whose `pi_lock` the caller holds, to this CPU. Returns
+    /// Offers `task`, which is on no queue and whose `pi_lock` the caller holds, to this CPU. Returns
     /// false if there is no place.
-    fn offer(&self, id: TaskId, here: CpuId) -> bool {
+    #[inline]
+    fn offer(&self, task: TaskRef<'_, P>, here: CpuId, may_be_told: bool) -> bool {
         let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
         if !ring.has_place(here) {
             return false;
         }
-        let task = self.state.tasks.get(id);
-        self.go_to(id, task.cpu(), here);
-        task.transition_to_runnable();
+        self.go_to(task.id, task.cpu(), here);
         searchers.set_keeps(here, true);
         // First: another CPU may take it at once.
-        self.state.stats.note(|| Entry::Comes(here, id));
-        ring.offer(here, id, self.may_join_ring(id));
+        self.state.stats.note(|| Entry::Comes(here, task.id));
+        ring.offer(here, task.id, may_be_told);
         true
     }
 
-    /// Returns whether `id`, which is on no queue, may wait for `curr`, which this CPU runs, as an
-    /// equal: it has the same real-time priority, or the two are fair, have one weight, and `id`
+    /// Returns whether `task`, which is on no queue, may wait for `curr`, which this CPU runs, as an
+    /// equal: it has the same real-time priority, or the two are fair, have one weight, and `task`
     /// has had its share of the time. No group may limit them or share the time.
-    pub(super) fn are_equal(&self, curr: TaskId, id: TaskId) -> bool {
-        let prio = self.state.tasks.get(id).prio();
+    #[inline]
+    pub(super) fn are_equal(&self, curr: TaskId, task: TaskRef<'_, P>) -> bool {
+        let prio = task.prio();
         if self.state.tasks.get(curr).prio() != prio {
             return false;
         }
         if prio.is_real_time() {
-            return !self.fair.groups.has_real_time_limits();
+            !self.fair.groups.has_real_time_limits()
+        } else {
+            self.are_equal_fair(curr, task.id)
         }
-        let (curr, id) = (self.state.tasks.fair(curr), self.state.tasks.fair(id));
-        !self.fair.groups.are_used() && curr.weight.peek() == id.weight.peek() && id.lag.peek() <= 0
+    }
+
+    /// Does this for fair tasks.
+    fn are_equal_fair(&self, curr: TaskId, id: TaskId) -> bool {
+        let (curr, next) = (self.state.tasks.fair(curr), self.state.tasks.fair(id));
+        !self.fair.groups.are_used() && curr.weight.peek() == next.weight.peek() && next.lag.peek() <= 0
     }
 
     /// Does step 3, if the CPU of `rq` is online: queues its offered tasks. From a CPU that is
@@ -232,7 +242,7 @@ impl<P: Platform> Scheduler<P> {
     fn receive(&self, rq: &RqGuard<'_, P>, tasks: &[TaskId]) {
         let Some(ring) = self.run_next() else { return };
         for &id in tasks {
-            let may_be_told = self.may_join_ring(id) && self.will_advertise(rq);
+            let may_be_told = self.may_join_ring(self.state.tasks.look_up(id)) && self.will_advertise(rq);
             if (may_be_told || self.may_follow_fair(rq, id)) && ring.has_place(rq.cpu) {
                 self.state.stats.note(|| Entry::Comes(rq.cpu, id));
                 ring.offer(rq.cpu, id, may_be_told);
@@ -269,7 +279,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns whether the first task that is offered to `cpu` is fair: as exact as
     /// [`count`](RunNext::count).
     pub(super) fn offers_fair(&self, cpu: CpuId) -> bool {
-        let first = self.run_next().and_then(|ring| ring.peek(cpu).next());
+        let first = self.run_next().and_then(|ring| ring.first(cpu));
         first.is_some_and(|first| self.fair.is_fair(&self.state, first))
     }
 
@@ -281,11 +291,11 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
-    /// Returns whether `id` may be in a ring that is advertised: it may run everywhere, and only an
-    /// idle CPU can be less urgent.
+    /// Returns whether `task` may be in a ring that is advertised: it may run everywhere, and only
+    /// an idle CPU can be less urgent.
     #[inline]
-    fn may_join_ring(&self, id: TaskId) -> bool {
-        self.only_idle_is_less_urgent(self.state.tasks.get(id).prio()) && self.runs_everywhere(id)
+    fn may_join_ring(&self, task: TaskRef<'_, P>) -> bool {
+        self.only_idle_is_less_urgent(task.prio()) && self.has_all_cpus(task)
     }
 
     /// Does step 3 at a tick of the calling CPU.

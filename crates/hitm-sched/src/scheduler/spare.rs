@@ -43,6 +43,7 @@ use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
+use crate::base::task_table::TaskRef;
 use crate::scheduler::Scheduler;
 use crate::scheduler::wake::WakeFlags;
 use crate::shipped::searchers::Call;
@@ -52,18 +53,20 @@ use crate::shipped::searchers::Call;
 const TAKES_MOST: u32 = 128;
 
 impl<P: Platform> Scheduler<P> {
-    /// Returns whether this CPU keeps `id`, which comes with `flags`.
-    pub(super) fn keeps(&self, id: TaskId, flags: WakeFlags) -> bool {
+    /// Returns whether this CPU keeps `task`, which comes with `flags`.
+    #[inline]
+    pub(super) fn keeps(&self, task: TaskRef<'_, P>, flags: WakeFlags) -> bool {
         let (WakeFlags::New(hint) | WakeFlags::Woken(hint)) = flags;
         if hint != WakeHint::Polled || self.searchers().is_none() {
             return false;
         }
         let here = P::current_cpu();
         let Some(curr) = self.state.rqs[here].curr() else { return false };
-        self.fair.rank_on(&self.state, here, curr) <= self.state.tasks.get(id).prio()
-            && self.state.tasks.allowed(id).contains(here)
+        self.fair.rank_on(&self.state, here, curr) <= task.prio()
+            && self.may_run_on(task, here)
             && self.rd.active.contains(here)
-            && (!self.fair.groups.has_real_time_limits() || self.fair.groups.where_held(&self.state, id).is_none())
+            && (!self.fair.groups.has_real_time_limits()
+                || self.fair.groups.where_held(&self.state, task.id).is_none())
     }
 
     /// Acts on the wakeup of `id`, which this CPU, that of `rq`, keeps. Returns a CPU to call.
@@ -201,7 +204,8 @@ impl<P: Platform> Scheduler<P> {
     /// Returns whether tasks are offered to the calling CPU, that of `rq`, and cannot be
     /// advertised. If they can, they are from now on.
     fn hides_offered(&self, rq: &RqGuard<'_, P>) -> bool {
-        self.has_offered(rq.cpu) && !rq.curr().is_some_and(|curr| self.keeps_offered(rq, curr))
+        let may_stay = |curr| self.keeps_offered(rq, self.state.tasks.get(curr).prio());
+        self.has_offered(rq.cpu) && !rq.curr().is_some_and(may_stay)
     }
 
     /// Does [`Scheduling::spare`](crate::Scheduling::spare).

@@ -32,6 +32,7 @@ use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
+use crate::base::task_table::TaskRef;
 use crate::scheduler::{Scheduler, SwitchReason};
 use crate::shipped::run_next::RunNext;
 
@@ -42,38 +43,41 @@ impl<P: Platform> Scheduler<P> {
     #[inline]
     pub(super) fn succeed(&self, rq: &mut RqGuard<'_, P>, why: SwitchReason) -> Option<TaskId> {
         let ring = self.run_next()?;
-        if self.is_preempted(rq) {
+        let prev = rq.curr().map(|prev| self.state.tasks.look_up(prev));
+        if prev.is_some_and(|prev| self.is_preempted(rq, prev)) {
             return None;
         }
-        let next = rq.curr().and_then(|prev| self.succeed_task(rq, ring, prev, why));
+        let next = prev.and_then(|prev| self.succeed_task(rq, ring, prev, why));
         if next.is_none() && ring.count(rq.cpu) != 0 {
             self.queue_all_offered(rq);
         }
         next
     }
 
-    /// Returns whether a fair task runs on the CPU of `rq`, which calls, fair tasks are offered to
-    /// it, and a real-time task waits. Then the CPU chooses at once. Fair tasks stay in the ring.
+    /// Returns whether `prev`, which runs on the CPU of `rq`, is fair, fair tasks are offered to
+    /// the CPU, which calls, and a real-time task waits. Then the CPU chooses at once. Fair tasks
+    /// stay in the ring.
     #[inline]
-    fn is_preempted(&self, rq: &RqGuard<'_, P>) -> bool {
-        rq.curr().is_some_and(|curr| self.fair.is_fair(&self.state, curr))
+    fn is_preempted(&self, rq: &RqGuard<'_, P>, prev: TaskRef<'_, P>) -> bool {
+        self.fair.is_of_class(&prev)
             && rq.highest().is_real_time()
             && rq.online.get() != 0
             && self.offers_fair(rq.cpu)
     }
 
     /// Does steps 1 to 4 for `prev`, which the CPU runs.
+    #[inline]
     fn succeed_task(
         &self,
         rq: &mut RqGuard<'_, P>,
         ring: &RunNext<P>,
-        prev: TaskId,
+        prev: TaskRef<'_, P>,
         why: SwitchReason,
     ) -> Option<TaskId> {
         if ring.count(rq.cpu) == 0 {
             ring.note_empty(rq.cpu);
-        } else if rq.needs_resched() || !(self.keeps_offered(rq, prev) || self.keeps_fair(prev, why)) {
-            let only = ring.only(rq.cpu);
+        } else if rq.needs_resched() || !(self.keeps_offered(rq, prev.prio()) || self.keeps_fair(prev, why)) {
+            let only = ring.only(rq.cpu).map(|only| self.state.tasks.look_up(only));
             if let Some(next) = only.and_then(|only| self.hand_over(rq, ring, [prev, only], why)) {
                 return Some(next);
             }
@@ -83,13 +87,12 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Does step 1: returns whether the tasks that are offered to the calling CPU, that of `rq`,
-    /// stay in the ring while it leaves `curr`. Then they are advertised from now on.
+    /// stay in the ring while it leaves a task of priority `curr`. Then they are advertised from
+    /// now on.
     #[inline]
-    pub(super) fn keeps_offered(&self, rq: &RqGuard<'_, P>, curr: TaskId) -> bool {
+    pub(super) fn keeps_offered(&self, rq: &RqGuard<'_, P>, curr: Prio) -> bool {
         let (Some(ring), Some(own)) = (self.run_next(), self.shipped()) else { return false };
-        let stay = rq.rt.everywhere.get() != 0
-            && self.only_idle_is_less_urgent(self.state.tasks.get(curr).prio())
-            && ring.may_be_told(rq.cpu);
+        let stay = rq.rt.everywhere.get() != 0 && self.only_idle_is_less_urgent(curr) && ring.may_be_told(rq.cpu);
         if stay {
             own.tell_offered(rq);
         }
@@ -99,8 +102,8 @@ impl<P: Platform> Scheduler<P> {
     /// Returns whether the offered tasks stay in the ring while the CPU leaves `prev`, a fair task
     /// that waits or ends.
     #[inline]
-    fn keeps_fair(&self, prev: TaskId, why: SwitchReason) -> bool {
-        matches!(why, SwitchReason::Block | SwitchReason::Exit) && self.fair.is_fair(&self.state, prev)
+    fn keeps_fair(&self, prev: TaskRef<'_, P>, why: SwitchReason) -> bool {
+        matches!(why, SwitchReason::Block | SwitchReason::Exit) && self.fair.is_of_class(&prev)
     }
 
     /// Queues the offered tasks. If the CPU went offline before the offer, of which it knew
@@ -122,129 +125,152 @@ impl<P: Platform> Scheduler<P> {
         &self,
         rq: &RqGuard<'_, P>,
         ring: &RunNext<P>,
-        [prev, offered]: [TaskId; 2],
+        [prev, offered]: [TaskRef<'_, P>; 2],
         why: SwitchReason,
     ) -> Option<TaskId> {
-        if !self.can_hand_over(rq, prev, offered) || !self.gives_up(prev, why) {
+        if !self.can_hand_over(rq, prev, offered) || !Self::gives_up(&prev, why) {
             return None;
         }
         let next = self.replace(rq, ring, prev, offered);
-        if next != offered && !self.take_turns(rq, offered, next) {
-            self.put(rq, offered);
+        if next == offered.id {
+            self.change_over(rq, prev, why, offered);
+            return Some(next);
+        }
+        if !self.take_turns(rq, offered.id, next) {
+            self.put(rq, offered.id);
             self.dequeue_pushable(rq, next);
         }
-        self.change_over(rq, prev, why, next);
+        self.change_over(rq, prev, why, self.state.tasks.look_up(next));
         Some(next)
     }
 
     /// Does steps 3 and 4.
-    fn follow(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
-        if self.fair.is_fair(&self.state, prev) {
+    #[inline]
+    fn follow(
+        &self,
+        rq: &RqGuard<'_, P>,
+        ring: &RunNext<P>,
+        prev: TaskRef<'_, P>,
+        why: SwitchReason,
+    ) -> Option<TaskId> {
+        if self.fair.is_of_class(&prev) {
             return self.follow_fair(rq, ring, prev, why);
         }
-        let prio = self.state.tasks.get(prev).prio();
-        if !self.stays_as_urgent(rq, prio) || !self.is_first(rq, prev, prio) {
+        let prio = prev.prio();
+        if !self.stays_as_urgent(rq, prio) || !self.is_first(rq, prev.id, prio) {
             return None;
         }
-        let queued = rq.rt.list(&self.state.tasks, prio).next(Some(prev));
-        let is_equal = |&id: &TaskId| self.state.tasks.get(id).prio() == prio;
-        let next = queued.or_else(|| ring.peek(rq.cpu).next().filter(is_equal))?;
-        if !self.gives_up(prev, why) {
+        let queued = prev.run_list.next();
+        let next = self.state.tasks.look_up(queued.or_else(|| ring.first(rq.cpu))?);
+        if next.prio() != prio || !Self::gives_up(&prev, why) {
             return None;
         }
         if queued.is_some() {
-            self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
-            rq.rt.remove_before_equal(&self.state.tasks, prev, prio);
+            self.state.stats.note(|| Entry::Leaves(rq.cpu, prev.id));
+            rq.rt.remove_before_equal(&self.state.tasks, prev.id, prio);
             rq.nr_running.set(rq.nr_running.get() - 1);
-            self.dequeue_pushable(rq, next);
+            self.dequeue_pushable(rq, next.id);
         } else {
             self.replace(rq, ring, prev, next);
         }
         self.change_over(rq, prev, why, next);
-        Some(next)
+        Some(next.id)
     }
 
     /// Does step 4 for `prev`, a fair task. Not a part of the code of real-time tasks.
     #[inline(never)]
-    fn follow_fair(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, why: SwitchReason) -> Option<TaskId> {
-        let first = ring.peek(rq.cpu).next();
+    fn follow_fair(
+        &self,
+        rq: &RqGuard<'_, P>,
+        ring: &RunNext<P>,
+        prev: TaskRef<'_, P>,
+        why: SwitchReason,
+    ) -> Option<TaskId> {
+        let first = ring.first(rq.cpu).map(|first| self.state.tasks.look_up(first));
         if rq.nr_running.get() == 1 {
             return self.hand_over(rq, ring, [prev, first?], why);
         }
-        if self.fair.groups.are_used() || !self.stays_as_urgent(rq, self.state.tasks.get(prev).prio()) {
+        if self.fair.groups.are_used() || !self.stays_as_urgent(rq, prev.prio()) {
             return None;
         }
         if why == SwitchReason::Yield {
             return self.follow_yield(rq, prev);
         }
         if let Some(first) = first {
-            if !self.are_equal(prev, first) || !self.state.tasks.allowed(first).contains(rq.cpu) {
+            if !self.are_equal(prev.id, first) || !self.may_run_on(first, rq.cpu) {
                 return None;
             }
-            if !self.fair.follows_before(&self.state, rq, prev, first) {
+            if !self.fair.follows_before(&self.state, rq, prev.id, first.id) {
                 ring.take(rq);
-                self.state.stats.note(|| Entry::Leaves(rq.cpu, first));
-                self.enqueue(rq, first, false);
+                self.state.stats.note(|| Entry::Leaves(rq.cpu, first.id));
+                self.enqueue(rq, first.id, false);
             }
         }
-        if !self.gives_up(prev, why) {
+        if !Self::gives_up(&prev, why) {
             return None;
         }
         // The slice of `prev` may have ended just now.
         rq.clear_need_resched();
-        self.dequeue(rq, prev, true);
+        self.dequeue(rq, prev.id, true);
         let next = self.fair.pick_fair(&self.state, rq, None, None).expect("a fair task waits");
         self.fair.begin_fair(&self.state, rq, next);
-        self.change_over(rq, prev, why, next);
+        self.change_over(rq, prev, why, self.state.tasks.look_up(next));
         Some(next)
     }
 
     /// Does step 4 for `prev`, a fair task that yields. No task is offered.
-    fn follow_yield(&self, rq: &RqGuard<'_, P>, prev: TaskId) -> Option<TaskId> {
-        if !self.may_stay(rq, prev) {
+    fn follow_yield(&self, rq: &RqGuard<'_, P>, prev: TaskRef<'_, P>) -> Option<TaskId> {
+        if !self.may_stay(rq, prev.id) {
             return None;
         }
         self.fair.let_go_fair(&self.state, rq);
         let next = self.fair.pick_fair(&self.state, rq, None, None)?;
-        if next != prev {
+        if next != prev.id {
             self.fair.put_fair(&self.state, rq);
             self.fair.begin_fair(&self.state, rq, next);
-            self.change_over(rq, prev, SwitchReason::Yield, next);
+            self.change_over(rq, prev, SwitchReason::Yield, self.state.tasks.look_up(next));
         }
         Some(next)
     }
 
     /// `offered`, the first offered task, takes the place of `prev` on the queue of the calling
     /// CPU, `rq`, behind the others of its priority. Returns the first one.
-    fn replace(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskId, offered: TaskId) -> TaskId {
+    #[inline]
+    fn replace(
+        &self,
+        rq: &RqGuard<'_, P>,
+        ring: &RunNext<P>,
+        prev: TaskRef<'_, P>,
+        offered: TaskRef<'_, P>,
+    ) -> TaskId {
         let others = ring.count(rq.cpu);
         ring.take(rq);
         if others == 1 {
             ring.note_empty(rq.cpu);
             self.shipped().inspect(|own| own.withdraw_offered(rq));
         }
-        self.state.stats.note(|| Entry::Leaves(rq.cpu, prev));
-        let next = if self.fair.is_fair(&self.state, offered) {
+        self.state.stats.note(|| Entry::Leaves(rq.cpu, prev.id));
+        let next = if self.fair.is_of_class(&offered) {
             self.fair.succeed_fair(&self.state, rq, prev, offered, others);
-            offered
+            offered.id
         } else {
             rq.rt.succeed(&self.state.tasks, prev, offered)
         };
-        self.ids.arrive(&self.state, rq, offered);
+        self.ids.arrive(&self.state, rq, offered.id);
         next
     }
 
     /// The CPU of `rq` runs `next` from now on, which is on its queue as `prev` was.
     #[inline]
-    fn change_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, why: SwitchReason, next: TaskId) {
+    fn change_over(&self, rq: &RqGuard<'_, P>, prev: TaskRef<'_, P>, why: SwitchReason, next: TaskRef<'_, P>) {
         if let Some(searchers) = self.searchers() {
             // If tasks are still offered, `spare` follows, and notes whether it hides them.
             searchers.set_keeps(rq.cpu, false);
         }
-        self.fair.note_idleness(&self.state, rq, Some(prev), Some(next));
-        self.state.tasks.get(next).set_on_cpu();
-        self.set_running(rq, Some(next));
-        self.part(rq, Some(prev), why, Some(next));
+        self.fair.note_idleness(&self.state, rq, Some(prev.id), Some(next.id));
+        next.set_on_cpu();
+        self.set_running(rq, Some(next.id));
+        self.part(rq, Some(prev), why, Some(next.id));
     }
 
     /// Returns whether a task of priority `prio` runs on the CPU of `rq`, and another one of the
@@ -269,16 +295,16 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns whether `offered` may take the place of `prev`: nothing is more urgent, and neither
     /// may have changed since the offer in a way that the queue must know of.
-    fn can_hand_over(&self, rq: &RqGuard<'_, P>, prev: TaskId, offered: TaskId) -> bool {
-        let prio = self.state.tasks.get(offered).prio();
+    fn can_hand_over(&self, rq: &RqGuard<'_, P>, prev: TaskRef<'_, P>, offered: TaskRef<'_, P>) -> bool {
+        let prio = offered.prio();
         let may_succeed = || {
             if prio.is_real_time() {
-                self.is_first(rq, prev, prio)
+                self.is_first(rq, prev.id, prio)
             } else {
                 // `prev` may have become a real-time task, or they never were equal.
-                rq.nr_running.get() == 1 && self.are_equal(prev, offered)
+                rq.nr_running.get() == 1 && self.are_equal(prev.id, offered)
             }
         };
-        self.stays_as_urgent(rq, prio) && may_succeed() && self.state.tasks.allowed(offered).contains(rq.cpu)
+        self.stays_as_urgent(rq, prio) && may_succeed() && self.may_run_on(offered, rq.cpu)
     }
 }

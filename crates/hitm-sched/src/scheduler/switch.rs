@@ -25,6 +25,8 @@ use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::rq::{BALANCE_PUSH, RqGuard};
 use crate::base::stats::Count;
+use crate::base::task::Task;
+use crate::base::task_table::TaskRef;
 use crate::scheduler::change::Relocation;
 use crate::scheduler::{Scheduler, SwitchReason};
 
@@ -33,8 +35,10 @@ impl<P: Platform> Scheduler<P> {
         let mut rq = self.state.lock(P::current_cpu());
         if let Some(next) = self.succeed(&mut rq, why) {
             self.run_balance(&mut rq);
-            // It did not idle, and has looked for nothing.
-            let others_wait = rq.nr_running.get() > 1 || self.has_offered(rq.cpu);
+            // It did not idle, and has looked for nothing. Offered tasks that are advertised are
+            // spared already.
+            let are_told = rq.rt.tells_offered.get() != 0;
+            let others_wait = rq.nr_running.get() > 1 || !are_told && self.has_offered(rq.cpu);
             let called = if others_wait { self.spare(&mut rq) } else { None };
             drop(rq);
             self.interrupt_called(called);
@@ -86,7 +90,7 @@ impl<P: Platform> Scheduler<P> {
         }
         self.fair.note_idleness(&self.state, &rq, prev, next);
         self.begin(&rq, next, taken_turns);
-        self.part(&rq, prev, why, next);
+        self.part(&rq, prev.map(|prev| self.state.tasks.look_up(prev)), why, next);
         if let Some(prev) = goes {
             self.send_home(&mut rq, prev);
         }
@@ -124,23 +128,28 @@ impl<P: Platform> Scheduler<P> {
 
     /// The CPU of `rq` has switched: ids follow, and `prev` is released to other CPUs.
     #[inline]
-    pub(super) fn part(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, why: SwitchReason, next: Option<TaskId>) {
-        self.ids.switch(&self.state, rq, prev, why == SwitchReason::Exit, next);
+    pub(super) fn part(
+        &self,
+        rq: &RqGuard<'_, P>,
+        prev: Option<TaskRef<'_, P>>,
+        why: SwitchReason,
+        next: Option<TaskId>,
+    ) {
+        self.ids.switch(&self.state, rq, prev.map(|prev| prev.id), why == SwitchReason::Exit, next);
         P::charge(PathCost::Switch);
         if let Some(prev) = prev {
-            self.state.tasks.get(prev).clear_on_cpu();
+            prev.clear_on_cpu();
         }
     }
 
     /// `prev` waits or ends. Returns false if it does not: it lets others run, or was woken before
     /// it slept.
     #[inline]
-    pub(super) fn gives_up(&self, prev: TaskId, why: SwitchReason) -> bool {
-        let task = self.state.tasks.get(prev);
+    pub(super) fn gives_up(prev: &Task<P>, why: SwitchReason) -> bool {
         match why {
-            SwitchReason::Block => task.transition_to_sleeping(),
+            SwitchReason::Block => prev.transition_to_sleeping(),
             SwitchReason::Exit => {
-                task.transition_to_dead();
+                prev.transition_to_dead();
                 true
             }
             SwitchReason::Yield | SwitchReason::Preempt => false,
@@ -161,7 +170,7 @@ impl<P: Platform> Scheduler<P> {
             // First: the lock may be released, and the task changed meanwhile.
             self.even_out(rq, prev);
         }
-        if !self.gives_up(prev, why) {
+        if !Self::gives_up(self.state.tasks.get(prev), why) {
             match why {
                 // It was woken before it slept. It goes behind its equals, as a thread does that
                 // blocks and is woken (POSIX, `SCHED_FIFO`). Otherwise a task that is woken in each

@@ -26,7 +26,8 @@ pub(crate) enum WakeFlags {
 
 impl<P: Platform> Scheduler<P> {
     pub(crate) fn wake_task(&self, id: TaskId, hint: WakeHint) -> bool {
-        match self.state.tasks.get(id).wake() {
+        let task = self.state.tasks.get(id);
+        match if self.keeps_wakeups() { task.wake_up() } else { task.wake() } {
             Wake::Noted | Wake::Dead => return false,
             Wake::Slept => {}
         }
@@ -36,19 +37,25 @@ impl<P: Platform> Scheduler<P> {
 
     /// Enqueues `id`. Either it sleeps and no other waker will enqueue it, or it was never queued.
     pub(crate) fn start_task(&self, id: TaskId, flags: WakeFlags) {
-        let task = self.state.tasks.get(id);
+        let task = self.state.tasks.look_up(id);
         let _pi = task.pi_lock.lock();
         // It may be asleep while its CPU has not yet left it.
         task.wait_off_cpu();
         self.state.stats.add(Count::Wake);
-        let stays = self.keeps(id, flags);
-        if stays && (self.offer_next(id) || self.leave_to_holder(id)) {
+        let is_runnable = self.keeps_wakeups();
+        if is_runnable && matches!(flags, WakeFlags::New(_)) {
+            task.transition_to_begun();
+        }
+        let stays = self.keeps(task, flags);
+        if stays && (self.offer_next(task) || self.leave_to_holder(task)) {
             return;
         }
         let mut rq = self.queue_for(id, flags, stays);
         // The offered tasks came first.
         self.queue_before(&rq, id);
-        task.transition_to_runnable();
+        if !is_runnable {
+            task.transition_to_runnable();
+        }
         self.enqueue(&rq, id, false);
         if stays && rq.cpu == P::current_cpu() && rq.curr().is_some() {
             let called = self.keep(&mut rq, id);

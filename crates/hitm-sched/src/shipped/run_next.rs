@@ -121,11 +121,20 @@ impl<M: Memory> RunNext<M> {
         (0..count).map(move |nth| TaskId(ring.place(taken.wrapping_add(nth)).peek()))
     }
 
+    /// Returns the first task that is offered to `cpu`: as exact as [`count`](Self::count).
+    #[inline]
+    pub(crate) fn first(&self, cpu: CpuId) -> Option<TaskId> {
+        let ring = &self.cpus[cpu];
+        // Relaxed, both: as in `count`.
+        let (offered, taken) = (ring.offered.load(Ordering::Relaxed), ring.taken.load(Ordering::Relaxed));
+        (offered != taken).then(|| TaskId(ring.place(taken).peek()))
+    }
+
     /// Returns the task that is offered to `cpu` if there is just one: as exact as
     /// [`count`](Self::count).
     #[inline]
     pub(crate) fn only(&self, cpu: CpuId) -> Option<TaskId> {
-        if self.count(cpu) == 1 { self.peek(cpu).next() } else { None }
+        if self.count(cpu) == 1 { self.first(cpu) } else { None }
     }
 
     /// Returns whether `cpu`, which calls, has a place for one more task. If so, it has one until
