@@ -119,6 +119,7 @@ fn idle<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
 /// Waits for an interrupt of `cpu`, which has nothing to run, and handles it.
 pub(crate) fn wait<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
     let local = &runtime.locals[cpu.index()];
+    local.set_tick(Time::NEVER);
     let refill = runtime.sched.next_refill();
     if refill < local.refill() {
         local.set_refill(refill);
@@ -156,10 +157,14 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: Running<P>) -> Sw
     end_turn(runtime, local, &cell);
     if local.tick() != Time::NEVER {
         // A tick that became due while the task neither computed nor reached a checkpoint.
-        if local.tick() <= P::moment() {
+        let is_due = local.tick() <= P::moment();
+        if is_due {
             runtime.sched.tick();
         }
-        local.set_tick(Time::NEVER);
+        // Another one stays set where CPUs keep wakeups: the next task mostly needs it too.
+        if is_due || !runtime.sched.keeps_wakeups() {
+            local.set_tick(Time::NEVER);
+        }
     }
     local.set_polled(null());
     local.set_running(None);
@@ -216,7 +221,7 @@ fn end_turn<P: Platform>(runtime: &Inner<P>, local: &Local, cell: &Cell<P>) {
 
 /// Sets the CPU's next tick, if it is earlier than the present one.
 fn begin_ticks<P: Platform>(runtime: &Inner<P>, local: &Local) {
-    let tick = runtime.sched.next_tick(local.has_map(), &P::moment);
+    let tick = runtime.sched.next_tick(local.has_map(), local.tick(), &P::moment);
     if tick < local.tick() {
         local.set_tick(tick);
         local.arm::<P>();
@@ -260,7 +265,7 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     }
     if local.tick() <= now {
         runtime.sched.tick();
-        local.set_tick(runtime.sched.next_tick(local.has_map(), &|| now));
+        local.set_tick(runtime.sched.next_tick(local.has_map(), Time::NEVER, &|| now));
     }
     local.arm::<P>();
 }

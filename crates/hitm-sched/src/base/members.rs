@@ -71,6 +71,11 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Members<'a, M, F> {
         if self.has_list { member(self.queue.first.get().into()) } else { None }
     }
 
+    /// Returns the last member of the list, whose deadline is the latest there.
+    pub(crate) fn last_of_list(&self) -> Option<Member> {
+        if self.has_list { member(self.queue.last.get().into()) } else { None }
+    }
+
     /// Inserts `id`, which does not wait here.
     pub(crate) fn insert(&self, id: Member) {
         if !self.has_list {

@@ -478,14 +478,19 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
     }
 
-    /// The running task yields: it gives up the rest of its slice.
+    /// The running task yields: it gives up the rest of its slice. Where members may be in a list, it
+    /// goes behind the equals of the list. It may have been ahead for a while, and have had fewer
+    /// turns than they: it would yield again and again before them.
     pub(crate) fn let_go(&self, now: Time) {
         self.charge(now);
         let Some(curr) = self.curr() else { return };
         let words = self.of_curr(curr);
         match self.order {
             TaskOrder::Weight => {
-                words.deadline.set(self.end_of(words.deadline.get(), self.virtual_slice(words)));
+                let end = self.end_of(words.deadline.get(), self.virtual_slice(words));
+                let last = self.members().last_of_list().map(|last| (self.words)(last));
+                let last = last.filter(|last| last.weight.get() == words.weight.get());
+                words.deadline.set(last.map_or(end, |last| end.max(last.deadline.get())));
             }
             TaskOrder::Deadline => self.end_turn(words, now),
         }

@@ -45,7 +45,7 @@ fn live(sched: &Sched, until: Time, ran: &Ran) {
             on = sched.switch(SwitchReason::Preempt);
         } else if let Some(id) = on {
             sched.begin_poll(id);
-            let tick = sched.next_tick(false, &Simulated::now);
+            let tick = sched.next_tick(false, Time::NEVER, &Simulated::now);
             let began = Simulated::now();
             Simulated::compute(tick.min(until).since(began));
             *ran.borrow_mut().entry(id).or_default() += Simulated::now().since(began);

@@ -525,7 +525,7 @@ fn a_task_that_runs_learns_of_a_limit() {
             }
             let until = began + millis(30);
             while Simulated::now() < until && !sched.needs_resched() {
-                let tick = sched.next_tick(false, &Simulated::now);
+                let tick = sched.next_tick(false, Time::NEVER, &Simulated::now);
                 Simulated::compute(tick.min(until).since(Simulated::now()));
                 Simulated::take_interrupts();
                 if tick <= Simulated::now() {

@@ -54,7 +54,7 @@ impl Bench {
 /// The running task computes, with ticks when they are due, until the CPU is asked to reschedule.
 fn compute_until_asked(sched: &Sched) {
     while !sched.needs_resched() {
-        Simulated::compute(sched.next_tick(false, &Simulated::now).since(Simulated::now()));
+        Simulated::compute(sched.next_tick(false, Time::NEVER, &Simulated::now).since(Simulated::now()));
         sched.tick();
     }
 }
