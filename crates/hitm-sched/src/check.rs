@@ -132,7 +132,7 @@ impl<P: Platform> Scheduler<P> {
                 queued: (0..Prio::REAL_TIME_COUNT as i32).flat_map(queued).chain(fair).collect(),
                 held: self.fair.held(&self.state, cpu),
                 held_real_time: self.fair.groups.held_real_time(&self.state, cpu),
-                fair: self.fair.fair_snapshot(&self.state, cpu),
+                fair: self.fair.fair_snapshot(&self.state, cpu, self.run_next().map(|ring| ring.counted(cpu))),
                 run_next: self.run_next().map_or_else(Vec::new, |next| next.peek(cpu).collect()),
                 tells_offered: rq.rt.tells_offered.peek() != 0,
                 everywhere: self.run_next().map(|_| rq.rt.everywhere.peek()),

@@ -166,12 +166,7 @@ impl<M: Memory> RtQueue<M> {
     /// Removes `old`, the first task of its priority, and puts `new`, which is on no queue and has
     /// the same priority, behind the others. Returns the task that is first now.
     #[inline]
-    pub(crate) fn succeed(
-        &self,
-        tasks: &TaskTable<M>,
-        old: TaskRef<'_, M>,
-        new: TaskRef<'_, M>,
-    ) -> TaskId {
+    pub(crate) fn succeed(&self, tasks: &TaskTable<M>, old: TaskRef<'_, M>, new: TaskRef<'_, M>) -> TaskId {
         let list = self.list(tasks, new.prio());
         let first = match old.run_list.next() {
             None => {

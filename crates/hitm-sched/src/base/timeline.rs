@@ -440,33 +440,48 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.chosen_deadline.set((self.words)(id).deadline.get());
     }
 
-    /// The running member sleeps, and `next` runs in its place. There is no other member, but so
-    /// many `others` wait that have not come to the queue yet, `next` among them. Compared with
-    /// them, the one that sleeps is ahead by what it is charged now, and by its last turns if they
-    /// were short.
-    pub(crate) fn succeed(&self, next: Member, others: u32, now: Time) {
-        let before = self.curr().map_or(0, |curr| self.of_curr(curr).vruntime.get());
+    /// `id`, which is on no queue, counts as if it came now, though it is not among those that wait
+    /// here: the average goes as if it were. The running member has been charged.
+    pub(crate) fn count_in(&self, id: Member) {
+        self.place(id);
+        self.count(id, 1);
+    }
+
+    /// `id`, which counts so, leaves for another queue, or comes to this one.
+    pub(crate) fn count_out(&self, id: Member, now: Time) {
         self.charge(now);
-        if let Some(curr) = self.curr() {
-            let (words, others) = (self.of_curr(curr), i64::from(others));
-            let turn = (words.vruntime.get() - before) * others / (others + 1);
-            // What it has been charged twice is at most a grain.
-            let lag = words.lag.get().clamp(-GRAIN, 0) - turn;
-            self.note_lag(curr, true);
-            words.lag.set(lag.max(-self.lag_most(words)));
-            self.queue.curr.set(0);
-        }
+        self.note_lag(id, false);
+        self.count(id, -1);
+    }
+
+    /// The running member, which has been charged, sleeps, and `next`, which is on no queue, runs in
+    /// its place. There is no other member. `next` is as far ahead as it was, so the other one is
+    /// as far behind.
+    pub(crate) fn succeed(&self, next: Member, now: Time) {
+        let Some(curr) = self.curr() else { return };
+        let (words, lag) = (self.of_curr(curr), (self.words)(next).lag.get());
+        self.note_lag(curr, true);
+        let most = self.lag_most(words);
+        words.lag.set((-lag).clamp(-most, most));
+        self.queue.curr.set(0);
         self.place(next);
         self.run(next, now);
     }
 
-    /// Returns whether `waiting` would run before `coming`, a member that is on no queue and is not
-    /// behind the average, if that came now: it is not ahead of the average, and its deadline is
-    /// not later. The running member has been charged.
-    pub(crate) fn is_before(&self, waiting: Member, coming: Member) -> bool {
-        let (average, words) = (self.average(), (self.words)(waiting));
-        let (slice, _) = self.slice_at_arrival((self.words)(coming));
-        words.vruntime.get() <= average && words.deadline.get() <= self.end_of(average, slice)
+    /// Returns whether `id`, which counts so, would run before `waiting`, the one of those that wait
+    /// here which would run next; nothing if it is too far ahead of the average to run.
+    pub(crate) fn is_before(&self, id: Member, waiting: Option<Member>) -> Option<bool> {
+        let words = (self.words)(id);
+        let is_eligible = self.eligibility()(words.vruntime.get());
+        let is_earlier = |other| words.deadline.get() < (self.words)(other).deadline.get();
+        is_eligible.then(|| waiting.is_none_or(is_earlier))
+    }
+
+    /// `id`, which counts so, runs from now on. No member runs.
+    pub(crate) fn begin_counted(&self, id: Member, now: Time) {
+        self.count(id, -1);
+        self.queue.nr_queued.set(self.queue.nr_queued.get() + 1);
+        self.run(id, now);
     }
 
     /// The running member waits from now on.

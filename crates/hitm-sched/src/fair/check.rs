@@ -1,5 +1,7 @@
 //! The invariants of a CPU's fair queues when nothing is in flight, checked on plain data.
 
+use std::mem::take;
+
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
@@ -40,9 +42,11 @@ pub struct LevelSnapshot {
     pub running: Option<MemberSnapshot>,
     /// The members of the tree, in its order.
     pub waiting: Vec<MemberSnapshot>,
+    /// The tasks in the ring of the CPU that count here.
+    pub offered: Vec<MemberSnapshot>,
     /// The word with the number of tasks, including those in groups below.
     pub nr_queued: u32,
-    /// The word with the weight of the tree's members.
+    /// The word with the weight of the tree's members and of the offered tasks.
     pub load: u64,
     /// The virtual runtime that `sum` counts from.
     pub base: i64,
@@ -62,17 +66,32 @@ pub struct FairSnapshot {
 }
 
 impl<P: Platform> Fair<P> {
-    pub(crate) fn fair_snapshot(&self, state: &State<P>, cpu: CpuId) -> Option<FairSnapshot> {
+    /// The tasks of the CPU's ring that count are `offered`.
+    pub(crate) fn fair_snapshot(
+        &self,
+        state: &State<P>,
+        cpu: CpuId,
+        offered: Option<Vec<TaskId>>,
+    ) -> Option<FairSnapshot> {
         if !self.is_used() {
             return None;
         }
         let groups = self.groups.living();
         let used = groups.filter(|&group| self.groups.is_on(group, cpu)).map(Some);
-        let levels = [None].into_iter().chain(used).map(|group| self.level_snapshot(state, cpu, group)).collect();
+        let mut offered = offered.unwrap_or_default();
+        // They count on the first level, that of no group.
+        let snapshot = |group| self.level_snapshot(state, cpu, group, take(&mut offered));
+        let levels = [None].into_iter().chain(used).map(snapshot).collect();
         Some(FairSnapshot { levels, served: self.fair_queue(cpu).served.peek() != 0 })
     }
 
-    fn level_snapshot(&self, state: &State<P>, cpu: CpuId, group: Option<GroupId>) -> LevelSnapshot {
+    fn level_snapshot(
+        &self,
+        state: &State<P>,
+        cpu: CpuId,
+        group: Option<GroupId>,
+        offered: Vec<TaskId>,
+    ) -> LevelSnapshot {
         let queue = self.queue_at(cpu, group);
         let words = |member| self.groups.words_of(state, member, cpu);
         let of = |member: Member| {
@@ -91,6 +110,7 @@ impl<P: Platform> Fair<P> {
             throttled: group.is_some_and(|id| self.groups.peek_throttled(cpu, id)),
             running: member(queue.curr.peek()).map(of),
             waiting: self.level(state, cpu, group).members().collect().into_iter().map(of).collect(),
+            offered: offered.into_iter().map(Member::task).map(of).collect(),
             nr_queued: queue.nr_queued.peek(),
             load: queue.load.peek(),
             base: queue.base.peek(),
@@ -168,13 +188,14 @@ impl LevelSnapshot {
         if let Some(broken) = &self.broken {
             fail(broken.clone());
         }
-        let load: u64 = self.waiting.iter().map(|member| u64::from(member.weight)).sum();
+        let counted = || self.waiting.iter().chain(&self.offered);
+        let load: u64 = counted().map(|member| u64::from(member.weight)).sum();
         if self.load != load {
             fail(format!("load is {}, its members say {load}", self.load));
         }
         let from_base = |own: &MemberSnapshot| i128::from(own.vruntime - self.base) * i128::from(own.weight);
         let by_deadline = self.order == TaskOrder::Deadline;
-        let sum: i128 = if by_deadline { 0 } else { self.waiting.iter().map(from_base).sum() };
+        let sum: i128 = if by_deadline { 0 } else { counted().map(from_base).sum() };
         if i128::from(self.sum) != sum {
             fail(format!("sum is {}, its members say {sum}", self.sum));
         }
@@ -182,7 +203,7 @@ impl LevelSnapshot {
         if !self.waiting.is_sorted_by_key(key) {
             fail(format!("deadlines do not ascend in {:?}", self.waiting));
         }
-        for own in self.members() {
+        for own in self.members().chain(&self.offered) {
             if by_deadline && own.member.as_group().is_some() {
                 fail(format!("{} is in a group in the order of deadlines", own.member));
             }

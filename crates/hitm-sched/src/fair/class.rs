@@ -23,10 +23,8 @@ use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
 use crate::base::task::Task;
-use crate::base::task_table::TaskRef;
-use crate::base::timeline::{Arrival, GRAIN, Timeline};
+use crate::base::timeline::{Arrival, Timeline};
 use crate::base::upcalls::Upcalls;
-use crate::base::weight::FINE_NICE_0_WEIGHT;
 use crate::cid::Ids;
 use crate::linux::root_domain::RootDomain;
 
@@ -215,38 +213,6 @@ impl<P: Platform> Fair<P> {
         }
         self.dequeue_levels(state, rq, id, sleeps, P::moment());
         self.fair_queue(rq.cpu).end_service_if_none();
-    }
-
-    /// The running task `prev` sleeps or ends, and `next`, which is on no queue, runs in its place.
-    /// No other task is queued on the CPU of `rq`, and there is no group. So many `others` are
-    /// offered to the CPU, `next` among them.
-    pub(crate) fn succeed_fair(
-        &self,
-        state: &State<P>,
-        rq: &RqGuard<'_, P>,
-        prev: TaskRef<'_, P>,
-        next: TaskRef<'_, P>,
-        others: u32,
-    ) {
-        prev.on_rq.set(0);
-        next.on_rq.set(1);
-        self.timeline(state, rq.cpu).succeed(Member::task(next.id), others, P::moment());
-    }
-
-    /// Returns whether the task that will follow `curr`, which the CPU of `rq` runs, would run
-    /// before `offered`, if that were queued now. There is no group.
-    pub(crate) fn follows_before(&self, state: &State<P>, rq: &RqGuard<'_, P>, curr: TaskId, offered: TaskId) -> bool {
-        let line = self.timeline(state, rq.cpu);
-        line.charge(P::moment());
-        let next = line.pick(Some(Member::task(curr)));
-        next.is_some_and(|next| line.is_before(next, Member::task(offered)))
-    }
-
-    /// Returns whether `id`, a fair task, may come to a queue behind tasks that came later: its
-    /// turns are as long as those of most others, and its last one was short.
-    pub(crate) fn is_patient(&self, state: &State<P>, id: TaskId) -> bool {
-        let words = state.tasks.fair(id);
-        words.weight.peek() == FINE_NICE_0_WEIGHT && words.lag.peek() >= -GRAIN
     }
 
     /// The running task yields.

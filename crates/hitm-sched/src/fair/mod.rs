@@ -31,6 +31,7 @@
 //! | [`server`] | the time that real-time tasks must leave |
 //! | [`select`] | where a waking task runs, by one of the searches of [`idle`] |
 //! | [`newcomer`] | where a new task begins |
+//! | [`offered`] | tasks that wait in the ring of their CPU |
 //! | [`idleness`] | what a CPU records when it begins to idle and when it stops |
 //! | [`balance`] | CPUs with little to do pull tasks of others |
 //! | [`check`] | the invariants of all of these |
@@ -54,6 +55,7 @@ pub(crate) mod idle;
 mod idleness;
 mod levels;
 pub(crate) mod newcomer;
+pub(crate) mod offered;
 mod select;
 mod server;
 mod throttle;

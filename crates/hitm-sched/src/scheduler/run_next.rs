@@ -132,17 +132,15 @@ impl<P: Platform> Scheduler<P> {
         if self.state.tasks.get(curr).prio() != prio {
             return false;
         }
-        if prio.is_real_time() {
-            !self.fair.groups.has_real_time_limits()
-        } else {
-            self.are_equal_fair(curr, task.id)
-        }
+        if prio.is_real_time() { !self.fair.groups.has_real_time_limits() } else { self.are_equal_fair(curr, task.id) }
     }
 
     /// Does this for fair tasks.
     fn are_equal_fair(&self, curr: TaskId, id: TaskId) -> bool {
         let (curr, next) = (self.state.tasks.fair(curr), self.state.tasks.fair(id));
-        !self.fair.groups.are_used() && curr.weight.peek() == next.weight.peek() && next.lag.peek() <= 0
+        !self.fair.groups.are_used()
+            && curr.weight.peek() == next.weight.peek()
+            && self.fair.has_had_its_share(&self.state, id)
     }
 
     /// Does step 3, if the CPU of `rq` is online: queues its offered tasks. From a CPU that is
@@ -158,10 +156,20 @@ impl<P: Platform> Scheduler<P> {
     pub(super) fn queue_offered(&self, rq: &RqGuard<'_, P>) {
         let Some(ring) = self.run_next() else { return };
         // Those that come meanwhile are left: their CPU may offer as fast as this one queues.
-        for id in (0..ring.count(rq.cpu)).map_while(|_| ring.take(rq)) {
+        for id in (0..ring.count(rq.cpu)).map_while(|_| self.take_first(rq)) {
             self.queue_one(rq, id);
         }
         self.end_offer(rq);
+    }
+
+    /// Takes the first offered task of the CPU of `rq`, which does not run there next.
+    #[inline]
+    pub(super) fn take_first(&self, rq: &RqGuard<'_, P>) -> Option<TaskId> {
+        let (id, is_counted) = self.run_next()?.take(rq)?;
+        if is_counted {
+            self.fair.count_out(&self.state, rq, id);
+        }
+        Some(id)
     }
 
     /// Offered tasks of the CPU of `rq` have left the ring, and some may have been queued. Those
@@ -214,7 +222,7 @@ impl<P: Platform> Scheduler<P> {
         // By deadline, each CPU gets every second task: see `pull_fair`.
         let takes_fair = takes_fair && !self.fair.groups.has_deadlines();
         let mut taken = Vec::with_capacity(most as usize);
-        for id in (0..most).map_while(|_| ring.take(&source)) {
+        for id in (0..most).map_while(|_| self.take_first(&source)) {
             let suits = self.state.tasks.get(id).prio().is_real_time() || takes_fair;
             if suits && self.may_come(id, rq) && !self.fair.groups.is_held(&self.state, rq.cpu, id) {
                 // Who changes the task from now on needs the lock of `rq`.
@@ -284,9 +292,13 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Queues the offered tasks before `id` comes to `rq`. Fair ones need not be queued before a
-    /// real-time task, which is waiting for its CPU.
+    /// real-time task, which is waiting for its CPU. Nor need they while a fair task runs, since the
+    /// next switch compares their virtual times, and no idle CPU is to be called for the two.
     pub(super) fn queue_before(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        if !(self.offers_fair(rq.cpu) && self.state.tasks.get(id).prio().is_real_time()) {
+        let is_compared = || rq.curr().is_some_and(|curr| self.fair.is_fair(&self.state, curr));
+        let may_call = || rq.nr_running.get() <= 2 && self.searchers().is_some_and(|searchers| searchers.any_idle());
+        let may_stay = || self.state.tasks.get(id).prio().is_real_time() || is_compared() && !may_call();
+        if !(self.offers_fair(rq.cpu) && may_stay()) {
             self.queue_next(rq);
         }
     }

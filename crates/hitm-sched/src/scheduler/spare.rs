@@ -65,8 +65,7 @@ impl<P: Platform> Scheduler<P> {
         self.fair.rank_on(&self.state, here, curr) <= task.prio()
             && self.may_run_on(task, here)
             && self.rd.active.contains(here)
-            && (!self.fair.groups.has_real_time_limits()
-                || self.fair.groups.where_held(&self.state, task.id).is_none())
+            && (!self.fair.groups.has_real_time_limits() || self.fair.groups.where_held(&self.state, task.id).is_none())
     }
 
     /// Acts on the wakeup of `id`, which this CPU, that of `rq`, keeps. Returns a CPU to call.

@@ -33,6 +33,7 @@ use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::task_table::TaskRef;
+use crate::fair::offered::Follower;
 use crate::scheduler::{Scheduler, SwitchReason};
 use crate::shipped::run_next::RunNext;
 
@@ -59,10 +60,7 @@ impl<P: Platform> Scheduler<P> {
     /// stay in the ring.
     #[inline]
     fn is_preempted(&self, rq: &RqGuard<'_, P>, prev: TaskRef<'_, P>) -> bool {
-        self.fair.is_of_class(&prev)
-            && rq.highest().is_real_time()
-            && rq.online.get() != 0
-            && self.offers_fair(rq.cpu)
+        self.fair.is_of_class(&prev) && rq.highest().is_real_time() && rq.online.get() != 0 && self.offers_fair(rq.cpu)
     }
 
     /// Does steps 1 to 4 for `prev`, which the CPU runs.
@@ -110,7 +108,7 @@ impl<P: Platform> Scheduler<P> {
     /// nothing, they move.
     fn queue_all_offered(&self, rq: &mut RqGuard<'_, P>) {
         let Some(ring) = self.run_next() else { return };
-        while let Some(id) = ring.take(rq) {
+        while let Some(id) = self.take_first(rq) {
             self.queue_one(rq, id);
             if rq.online.get() == 0 {
                 self.expel(rq, id);
@@ -186,34 +184,36 @@ impl<P: Platform> Scheduler<P> {
         prev: TaskRef<'_, P>,
         why: SwitchReason,
     ) -> Option<TaskId> {
-        let first = ring.first(rq.cpu).map(|first| self.state.tasks.look_up(first));
-        if rq.nr_running.get() == 1 {
-            return self.hand_over(rq, ring, [prev, first?], why);
-        }
         if self.fair.groups.are_used() || !self.stays_as_urgent(rq, prev.prio()) {
             return None;
         }
         if why == SwitchReason::Yield {
             return self.follow_yield(rq, prev);
         }
-        if let Some(first) = first {
-            if !self.are_equal(prev.id, first) || !self.may_run_on(first, rq.cpu) {
-                return None;
-            }
-            if !self.fair.follows_before(&self.state, rq, prev.id, first.id) {
-                ring.take(rq);
-                self.state.stats.note(|| Entry::Leaves(rq.cpu, first.id));
-                self.enqueue(rq, first.id, false);
-            }
-        }
-        if !Self::gives_up(&prev, why) {
+        let follows = rq.nr_running.get() > 1 || ring.count(rq.cpu) != 0;
+        let are_fair = || ring.uncounted(rq).all(|id| self.fair.is_fair(&self.state, id));
+        if !follows || !are_fair() || !Self::gives_up(&prev, why) {
             return None;
         }
         // The slice of `prev` may have ended just now.
         rq.clear_need_resched();
-        self.dequeue(rq, prev.id, true);
-        let next = self.fair.pick_fair(&self.state, rq, None, None).expect("a fair task waits");
-        self.fair.begin_fair(&self.state, rq, next);
+        self.state.stats.note(|| Entry::Leaves(rq.cpu, prev.id));
+        let mut follower = self.fair.follow(&self.state, rq, ring, prev);
+        let next = loop {
+            match follower {
+                Follower::Offered(next) => {
+                    self.ids.arrive(&self.state, rq, next);
+                    break next;
+                }
+                Follower::Queued(next) => break next,
+                Follower::Ahead => {
+                    let id = self.take_first(rq).expect("it is there");
+                    self.state.stats.note(|| Entry::Leaves(rq.cpu, id));
+                    self.enqueue(rq, id, false);
+                    follower = self.fair.begin_next(&self.state, rq, ring);
+                }
+            }
+        };
         self.change_over(rq, prev, why, self.state.tasks.look_up(next));
         Some(next)
     }
@@ -236,13 +236,7 @@ impl<P: Platform> Scheduler<P> {
     /// `offered`, the first offered task, takes the place of `prev` on the queue of the calling
     /// CPU, `rq`, behind the others of its priority. Returns the first one.
     #[inline]
-    fn replace(
-        &self,
-        rq: &RqGuard<'_, P>,
-        ring: &RunNext<P>,
-        prev: TaskRef<'_, P>,
-        offered: TaskRef<'_, P>,
-    ) -> TaskId {
+    fn replace(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskRef<'_, P>, offered: TaskRef<'_, P>) -> TaskId {
         let others = ring.count(rq.cpu);
         ring.take(rq);
         if others == 1 {
@@ -250,12 +244,7 @@ impl<P: Platform> Scheduler<P> {
             self.shipped().inspect(|own| own.withdraw_offered(rq));
         }
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev.id));
-        let next = if self.fair.is_of_class(&offered) {
-            self.fair.succeed_fair(&self.state, rq, prev, offered, others);
-            offered.id
-        } else {
-            rq.rt.succeed(&self.state.tasks, prev, offered)
-        };
+        let next = rq.rt.succeed(&self.state.tasks, prev, offered);
         self.ids.arrive(&self.state, rq, offered.id);
         next
     }
@@ -297,14 +286,6 @@ impl<P: Platform> Scheduler<P> {
     /// may have changed since the offer in a way that the queue must know of.
     fn can_hand_over(&self, rq: &RqGuard<'_, P>, prev: TaskRef<'_, P>, offered: TaskRef<'_, P>) -> bool {
         let prio = offered.prio();
-        let may_succeed = || {
-            if prio.is_real_time() {
-                self.is_first(rq, prev.id, prio)
-            } else {
-                // `prev` may have become a real-time task, or they never were equal.
-                rq.nr_running.get() == 1 && self.are_equal(prev.id, offered)
-            }
-        };
-        self.stays_as_urgent(rq, prio) && may_succeed() && self.may_run_on(offered, rq.cpu)
+        self.stays_as_urgent(rq, prio) && self.is_first(rq, prev.id, prio) && self.may_run_on(offered, rq.cpu)
     }
 }

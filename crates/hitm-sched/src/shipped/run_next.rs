@@ -68,6 +68,11 @@ described! {
         /// How many were taken so far. Written by the CPU, and by others that queue or change a
         /// task there, or take several.
         taken: M::Atomic<u32>,
+        /// How many of those in the ring, from the first one, are fair and [count] on the CPU's fair
+        /// queue. Under the lock of the queue.
+        ///
+        /// [count]: crate::base::timeline::Timeline::count_in
+        counted: M::Plain<u32>,
     }
 }
 
@@ -92,6 +97,7 @@ impl<M: Memory> RunNext<M> {
                 tasks: from_fn(|_| M::Plain::new(0)),
                 taken_line: LineStart,
                 taken: M::Atomic::new(0),
+                counted: M::Plain::new(0),
             }),
         }
     }
@@ -180,9 +186,31 @@ impl<M: Memory> RunNext<M> {
         ring.offered.store(offered.wrapping_add(1), Ordering::Release);
     }
 
-    /// Takes the first offered task of the CPU of `rq`.
+    /// Returns the offered tasks of `cpu` that are counted, for checkers.
+    pub(crate) fn counted(&self, cpu: CpuId) -> Vec<TaskId> {
+        self.peek(cpu).take(self.cpus[cpu].counted.peek() as usize).collect()
+    }
+
+    /// Returns the offered tasks of the CPU of `rq`, which calls, that are not counted yet.
+    pub(crate) fn uncounted(&self, rq: &RqGuard<'_, M>) -> impl Iterator<Item = TaskId> + '_ {
+        self.peek(rq.cpu).skip(self.cpus[rq.cpu].counted.get() as usize)
+    }
+
+    /// Returns the task that is offered to the CPU of `rq`, which calls, if there is just one, and
+    /// it is not counted yet.
+    pub(crate) fn only_uncounted(&self, rq: &RqGuard<'_, M>) -> Option<TaskId> {
+        self.only(rq.cpu).filter(|_| self.cpus[rq.cpu].counted.get() == 0)
+    }
+
+    /// The first task of those counts from now on.
+    pub(crate) fn count_one(&self, rq: &RqGuard<'_, M>) {
+        let counted = &self.cpus[rq.cpu].counted;
+        counted.set(counted.get() + 1);
+    }
+
+    /// Takes the first offered task of the CPU of `rq`. Returns it, and whether it was counted.
     #[inline]
-    pub(crate) fn take(&self, rq: &RqGuard<'_, M>) -> Option<TaskId> {
+    pub(crate) fn take(&self, rq: &RqGuard<'_, M>) -> Option<(TaskId, bool)> {
         let ring = &self.cpus[rq.cpu];
         // Relaxed: written under the lock.
         let taken = ring.taken.load(Ordering::Relaxed);
@@ -193,7 +221,11 @@ impl<M: Memory> RunNext<M> {
         let id = TaskId(ring.place(taken).get());
         // Release: the place is free. Pairs with the Acquire of `has_place`.
         ring.taken.store(taken.wrapping_add(1), Ordering::Release);
-        Some(id)
+        let counted = ring.counted.get();
+        if counted != 0 {
+            ring.counted.set(counted - 1);
+        }
+        Some((id, counted != 0))
     }
 }
 

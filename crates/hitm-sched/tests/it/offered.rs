@@ -435,17 +435,18 @@ fn a_real_time_task_runs_before_the_fair_tasks_of_a_ring() {
     machine.check();
 }
 
-/// In the ring they would run in order, whatever their weights.
+/// In the ring it would run last.
 #[test]
-fn a_fair_task_with_another_weight_is_queued_and_so_are_those_that_came_first() {
+fn a_heavy_fair_task_is_queued_and_runs_before_those_of_a_ring() {
     let machine = Machine::of(true, 2, 2);
-    let mut tasks = machine.spawns(0, 4);
-    let light = machine.on(0, |sched| sched.create(&fair(5, (0..2).map(CpuId).collect(), None)));
-    machine.wakes(0, light);
-    assert_eq!(machine.ring(0).0, []);
+    let tasks = machine.spawns(0, 4);
+    let heavy = machine.on(0, |sched| sched.create(&fair(-5, (0..2).map(CpuId).collect(), None)));
+    machine.wakes(0, heavy);
+    assert_eq!(machine.ring(0).0, tasks);
     machine.check();
-    tasks.push(light);
-    machine.runs_out(&[], &tasks);
+    machine.runs_in_order(0, [&heavy]);
+    machine.check();
+    machine.runs_in_order(0, &tasks);
 }
 
 /// The pinned tasks may not come to the idle CPU, which would look in vain.

@@ -2,7 +2,7 @@
 //! which tasks run in spite of the limit, and what ends the throttling.
 
 use hitm_machine::Simulated;
-use hitm_memory::{CpuSet, Platform, Span};
+use hitm_memory::{CpuSet, Platform, Span, Time};
 use hitm_sched::{
     Attributes, GroupId, GroupQuota, GroupThrottling, Nice, Policy, Prio, QuotaRefused, RealTimeQuota, Scheduling,
     SwitchReason, TaskId,

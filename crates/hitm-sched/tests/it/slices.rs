@@ -2,7 +2,7 @@
 //! slice.
 
 use hitm_machine::Simulated;
-use hitm_memory::{CpuSet, Platform, Span};
+use hitm_memory::{CpuSet, Platform, Span, Time};
 use hitm_sched::{GroupId, GroupSlice, GroupWeight, Scheduler, Scheduling, SwitchReason, TaskId, TaskOrder};
 use hitm_topology::CpuId;
 

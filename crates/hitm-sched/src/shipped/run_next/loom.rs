@@ -92,7 +92,7 @@ fn offline() -> Model {
 fn again() -> Model {
     Model::new("run_next: a place is written once it was read", || {
         let world = World::new();
-        let take = |world: &World| world.next.take(&RqGuard::lock(&world.queue, CPU));
+        let take = |world: &World| world.next.take(&RqGuard::lock(&world.queue, CPU)).map(|(id, _)| id);
         world.next.offer(CPU, TASK, true);
         world.next.offer(CPU, NEXT, true);
         let takes = world.clone();

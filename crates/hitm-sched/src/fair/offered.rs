@@ -1,0 +1,110 @@
+//! Fair tasks that are [offered](crate::shipped::run_next) to a CPU: they wait in its ring, and
+//! share its time with those that are queued.
+//!
+//! **Claim.** Tasks that wake each other and have turns of about one length wait in no list. Each
+//! has its share of the time, also beside tasks with longer turns.
+//!
+//! **Origin.** Ours. The shares are those of the [queue](crate::base::timeline).
+//!
+//! **Protocol.** Under the lock of the queue, by its CPU, at a switch of the class: (1) tasks that
+//! were offered since the last one count from now on: each gets a virtual runtime and a deadline as
+//! if it was queued, and the average is that of all. (2) The running task leaves. (3) The first
+//! task of the ring runs, if it is eligible and its deadline is earlier than that of the task which
+//! the queue would run. Otherwise that one runs. A first task that is not eligible is queued. (4) A
+//! task that leaves the ring otherwise counts no more, and keeps its lag.
+
+use hitm_memory::{PlainWord, Platform};
+
+use super::class::Fair;
+use crate::base::fair_words::Member;
+use crate::base::numbers::TaskId;
+use crate::base::rq::RqGuard;
+use crate::base::state::State;
+use crate::base::task_table::TaskRef;
+use crate::base::timeline::GRAIN;
+use crate::base::weight::FINE_NICE_0_WEIGHT;
+use crate::shipped::run_next::RunNext;
+
+/// What follows a fair task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follower {
+    /// A task that was offered runs now. It has left the ring.
+    Offered(TaskId),
+    /// A task that was queued runs now.
+    Queued(TaskId),
+    /// No task runs: the first one of the ring has had too much of the time.
+    Ahead,
+}
+
+impl<P: Platform> Fair<P> {
+    /// `prev`, which runs on the CPU of `rq`, waits or ends: does steps 1 to 3. There is no group,
+    /// all tasks of the `ring` are fair, and one is there or queued.
+    pub(crate) fn follow(
+        &self,
+        state: &State<P>,
+        rq: &RqGuard<'_, P>,
+        ring: &RunNext<P>,
+        prev: TaskRef<'_, P>,
+    ) -> Follower {
+        let (line, now) = (self.timeline(state, rq.cpu), P::moment());
+        line.charge(now);
+        prev.on_rq.set(0);
+        let left = rq.nr_running.get() - 1;
+        rq.nr_running.set(left);
+        let only = if left == 0 { ring.only_uncounted(rq) } else { None };
+        if let Some(only) = only {
+            ring.take(rq);
+            rq.nr_running.set(1);
+            state.tasks.get(only).on_rq.set(1);
+            line.succeed(Member::task(only), now);
+            return Follower::Offered(only);
+        }
+        for id in ring.uncounted(rq) {
+            line.count_in(Member::task(id));
+            ring.count_one(rq);
+        }
+        line.dequeue(Member::task(prev.id), true, now);
+        self.begin_next(state, rq, ring)
+    }
+
+    /// Does step 3 for the CPU of `rq`, which runs no task.
+    pub(crate) fn begin_next(&self, state: &State<P>, rq: &RqGuard<'_, P>, ring: &RunNext<P>) -> Follower {
+        let (line, now) = (self.timeline(state, rq.cpu), P::moment());
+        let queued = if rq.nr_running.get() == 0 { None } else { line.pick(None) };
+        let first = ring.first(rq.cpu);
+        let goes_before = first.map(|first| line.is_before(Member::task(first), queued));
+        match (first, goes_before, queued) {
+            (Some(first), Some(Some(true)), _) => {
+                ring.take(rq);
+                rq.nr_running.set(rq.nr_running.get() + 1);
+                state.tasks.get(first).on_rq.set(1);
+                line.begin_counted(Member::task(first), now);
+                Follower::Offered(first)
+            }
+            (_, Some(None), _) => Follower::Ahead,
+            (_, _, queued) => {
+                let next = queued.expect("one that is offered or queued may run");
+                line.begin(next, now);
+                Follower::Queued(TaskId(next.0))
+            }
+        }
+    }
+
+    /// Does step 4 for `id`, which has counted and has left the ring of the CPU of `rq`.
+    pub(crate) fn count_out(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) {
+        self.timeline(state, rq.cpu).count_out(Member::task(id), P::moment());
+    }
+
+    /// Returns whether `id`, a fair task, may wait beside others that are offered too: its weight is
+    /// the usual one, and it has not had much more of the time than others.
+    pub(crate) fn is_patient(&self, state: &State<P>, id: TaskId) -> bool {
+        let words = state.tasks.fair(id);
+        words.weight.peek() == FINE_NICE_0_WEIGHT && words.lag.peek() >= -GRAIN
+    }
+
+    /// Returns whether `id`, a fair task that sleeps, has had about its share of the time: then its
+    /// wakeup hardly ever preempts.
+    pub(crate) fn has_had_its_share(&self, state: &State<P>, id: TaskId) -> bool {
+        state.tasks.fair(id).lag.peek() <= GRAIN
+    }
+}
