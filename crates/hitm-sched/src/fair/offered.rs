@@ -2,7 +2,9 @@
 //! share its time with those that are queued.
 //!
 //! **Claim.** Tasks that wake each other and have turns of about one length wait in no list. Each
-//! has its share of the time, also beside tasks with longer turns.
+//! has its share of the time, also beside tasks with longer turns: of four pairs of tasks on one
+//! CPU, one with turns of 20 us to 1 ms beside turns of 2 to 150 us has 25.0 to 28.1 % of the time
+//! (`tests/it/turns.rs` of `hitm`).
 //!
 //! **Origin.** Ours. The shares are those of the [queue](crate::base::timeline).
 //!
@@ -12,6 +14,10 @@
 //! task of the ring runs, if it is eligible and its deadline is earlier than that of the task which
 //! the queue would run. Otherwise that one runs. A first task that is not eligible is queued. (4) A
 //! task that leaves the ring otherwise counts no more, and keeps its lag.
+//!
+//! **Limits.** A task counts as if it came at the switch after its wakeup. So the rest of its
+//! waker's turn is not time that it has waited. Tasks of the ring follow in the order of their
+//! wakeups; their deadlines differ by one [grain](GRAIN) at most, or by what is left of a slice.
 
 use hitm_memory::{PlainWord, Platform};
 

@@ -16,7 +16,8 @@
 //! tasks that wait. This happens at a checkpoint, unless the ring is advertised; at the end of a
 //! turn; at a tick if one of them is fair; when the CPU goes offline; and before another task is
 //! queued there: at a wakeup, after a change or a move. A real-time task is queued beside fair ones
-//! of the ring. So whatever waits came before the offered tasks.
+//! of the ring; so is a fair one while a fair task runs, unless an idle CPU is to be called for it.
+//! So whatever waits came before the offered tasks, or is compared with them by its virtual time.
 //!
 //! (4) While another CPU holds the lock of the queue, most often in order to take tasks from it, a
 //! wakeup or a spawn by the running task leaves the task to that CPU: it offers the task, equal or
@@ -33,16 +34,11 @@
 //! the two when it runs the other, and the ring with it. It puts fair tasks there once three are
 //! queued.
 //!
-//! **Fair tasks.** An equal that is offered has had its share of the time, so its wakeup would
-//! hardly ever preempt the waker. It waits until the waker's slice ends at the latest, since a tick
-//! comes then. Its share counts from when it is queued, not from the wakeup. Where others wait too,
-//! a task is offered only if it has the weight of nice 0 and is not
-//! [ahead](crate::base::timeline::GRAIN) of them: its turn counts as if the tasks of the ring had
-//! waited all the time. If tasks wait in the queue and in the ring, the first one of the ring is
-//! queued at a switch, unless the one that the queue runs next would run before it. So tasks whose
-//! turns are short get equally many turns for a while. A task that has had more time than others
-//! goes through the queue. Of four pairs of tasks that wake each other on one CPU, one with long
-//! turns has 26 to 33 % of the time instead of 25 % (`tests/it/turns.rs` of `hitm`).
+//! **Fair tasks.** An equal that is offered has had about its share of the time, so its wakeup
+//! would hardly ever preempt the waker. It waits until the waker's slice ends at the latest, since a
+//! tick comes then. Where others wait too, a task is offered only if it has the weight of nice 0 and
+//! is not [ahead](crate::base::timeline::GRAIN) of them. From the next switch on it
+//! [counts](crate::fair::offered) on the queue of its CPU, and follows by its virtual time.
 
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;

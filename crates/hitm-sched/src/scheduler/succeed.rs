@@ -19,10 +19,9 @@
 //!    they are queued.
 //! 3. If a real-time task runs, the first equal behind it in the queue takes the CPU. If there is
 //!    none, the first task of the ring does.
-//! 4. If a fair task runs, and waits or ends, the offered tasks stay in the ring. If no task waits
-//!    in the queue, the first one of the ring takes the place of the running task. Else the queue
-//!    decides, and the first one of the ring is queued before if it may win. At a yield the offered
-//!    tasks are queued, and the queue decides. There must be no groups.
+//! 4. If a fair task runs, and waits or ends, the offered tasks stay in the ring. The first one, or
+//!    the next one of the queue, [follows](crate::fair::offered). At a yield the offered tasks are
+//!    queued, and the queue decides. There must be no groups.
 //! 5. If no task has taken the CPU, the offered tasks are queued, and the CPU chooses. Fair ones
 //!    stay in the ring if a real-time task preempts a fair one: it need not wait for that.
 
@@ -118,7 +117,8 @@ impl<P: Platform> Scheduler<P> {
         self.end_offer(rq);
     }
 
-    /// Lets `offered`, the first task of the ring, take the place of `prev`, if it may.
+    /// Lets `offered`, a real-time task and the first one of the ring, take the place of `prev`, if
+    /// it may.
     fn hand_over(
         &self,
         rq: &RqGuard<'_, P>,
@@ -233,8 +233,8 @@ impl<P: Platform> Scheduler<P> {
         Some(next)
     }
 
-    /// `offered`, the first offered task, takes the place of `prev` on the queue of the calling
-    /// CPU, `rq`, behind the others of its priority. Returns the first one.
+    /// `offered`, the first offered task and a real-time one, takes the place of `prev` on the queue
+    /// of the calling CPU, `rq`, behind the others of its priority. Returns the first one.
     #[inline]
     fn replace(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskRef<'_, P>, offered: TaskRef<'_, P>) -> TaskId {
         let others = ring.count(rq.cpu);

@@ -103,6 +103,6 @@ fn two_that_take_turns_have_a_half_beside_one_that_never_waits() {
 fn pairs_with_short_turns_have_their_share_beside_one_with_long_turns() {
     for [short, long] in [[10, 500], [50, 1_000], [150, 300], [2, 50], [5, 20]] {
         let shares = shares(move |handle| [long, short, short, short].map(|micros| pair(handle, micros)));
-        assert!((shares[0] - 0.25).abs() < 0.09, "turns of {long} and {short} us: {shares:?}");
+        assert!((shares[0] - 0.25).abs() < 0.05, "turns of {long} and {short} us: {shares:?}");
     }
 }
