@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use hitm_memory::{Interrupts, Native, Platform};
+use hitm_memory::{Interrupts, Native, Platform, Time};
 use hitm_sched::Mitigation;
 use hitm_topology::{CpuId, Topology};
 
@@ -181,6 +181,7 @@ impl Embedded {
             return;
         }
         let local = &runtime.locals[CPU.index()];
+        local.set_tick(Time::NEVER);
         local.arm::<Native>();
         if let Some(patience) = patience {
             local.arm_at::<Native>(Native::now() + patience);

@@ -6,8 +6,9 @@
 //! tasks need ticks, the next period of a group that has used up a quota, and the next
 //! [look](crate::watch) at the sleeps of other CPUs. When one of these is
 //! cancelled, the timer stays set. It then expires once without work and is set again. A turn that
-//! ends early therefore costs nothing.
+//! ends early therefore costs nothing. Where CPUs keep wakeups, a tick stays set from task to task.
 
+use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -30,6 +31,8 @@ pub(crate) struct Local {
     turn_ends: AtomicU64,
     /// When the next tick is due.
     tick: AtomicU64,
+    /// The last periodic tick that was found.
+    periodic: AtomicU64,
     /// When groups that have used up a quota get their next period's quota.
     refill: AtomicU64,
     /// Whether the polled task has a tenant.
@@ -95,6 +98,7 @@ impl Local {
             polled: AtomicPtr::new(null_mut()),
             turn_ends: AtomicU64::new(Time::NEVER.as_picos()),
             tick: AtomicU64::new(Time::NEVER.as_picos()),
+            periodic: AtomicU64::new(Time::NEVER.as_picos()),
             refill: AtomicU64::new(Time::NEVER.as_picos()),
             has_map: AtomicBool::new(false),
             is_sync: AtomicBool::new(false),
@@ -147,6 +151,14 @@ impl Local {
     /// Sets when the next tick is due. The caller arms the timer.
     pub(crate) fn set_tick(&self, at: Time) {
         self.tick.store(at.as_picos(), OWN);
+    }
+
+    /// Runs `f` with the last periodic tick that was found, which `f` may replace.
+    pub(crate) fn with_periodic<R>(&self, f: impl FnOnce(&Cell<Time>) -> R) -> R {
+        let periodic = Cell::new(Time::from_picos(self.periodic.load(OWN)));
+        let result = f(&periodic);
+        self.periodic.store(periodic.get().as_picos(), OWN);
+        result
     }
 
     /// Returns when groups that have used up a quota get their next period's quota.

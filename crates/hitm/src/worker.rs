@@ -221,7 +221,8 @@ fn end_turn<P: Platform>(runtime: &Inner<P>, local: &Local, cell: &Cell<P>) {
 
 /// Sets the CPU's next tick, if it is earlier than the present one.
 fn begin_ticks<P: Platform>(runtime: &Inner<P>, local: &Local) {
-    let tick = runtime.sched.next_tick(local.has_map(), local.tick(), &P::moment);
+    let next = |periodic: &_| runtime.sched.next_tick(local.has_map(), periodic, &P::moment);
+    let tick = local.with_periodic(next);
     if tick < local.tick() {
         local.set_tick(tick);
         local.arm::<P>();
@@ -265,7 +266,8 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     }
     if local.tick() <= now {
         runtime.sched.tick();
-        local.set_tick(runtime.sched.next_tick(local.has_map(), Time::NEVER, &|| now));
+        let next = |periodic: &_| runtime.sched.next_tick(local.has_map(), periodic, &|| now);
+        local.set_tick(local.with_periodic(next));
     }
     local.arm::<P>();
 }

@@ -10,20 +10,23 @@
 //! | `DEAD` | has ended, or has not begun | itself | the next task of its slot |
 //!
 //! The waker that finds `SLEEPING` without `WOKEN` enqueues the task. Other wakers have nothing to
-//! do.
+//! do. Where CPUs keep the tasks that their own tasks wake, that waker exchanges `SLEEPING` for 0. So
+//! the wakeup and the beginning of the poll cost one read-modify-write less each. The queue, or the
+//! ring, publishes the waker's stores.
 //!
 //! **Memory ordering.**
 //!
 //! | release side | acquire side | what is published |
 //! |---|---|---|
 //! | waker, fetch-or `WOKEN` AcqRel | task, `transition_to_running` Acquire | the waker's stores before the wakeup |
-//! | task, `transition_to_sleeping` Release | waker, fetch-or AcqRel | that a CPU still has the task: `on_cpu`, for which the waker waits |
+//! | task, `transition_to_sleeping` Release | waker, exchange Acquire or fetch-or AcqRel | that a CPU still has the task: `on_cpu`, for which the waker waits |
 //! | creator, `transition_to_born` Release | waker, fetch-or AcqRel | the attributes of the task |
 //! | CPU that leaves a task, `on_cpu` store Release | waker, `on_cpu` load Acquire | everything that the task's poll did |
 //!
 //! All transitions are read-modify-writes, so each continues the release sequences of the ones
 //! before it, also when it is Relaxed. A wakeup that comes before `transition_to_runnable` is
-//! therefore seen by the poll that follows. The locks of the allocator of
+//! therefore seen by the poll that follows. A poll that begins with a load of 0 may miss a later
+//! wakeup; then `transition_to_sleeping` fails. The locks of the allocator of
 //! [slots](super::task_table) order one task of a slot before the next one.
 
 use std::fmt;
@@ -181,8 +184,10 @@ impl<M: Memory> Task<M> {
     /// and has no wakeup to consume: it has been woken, and not yet run.
     #[track_caller]
     pub(crate) fn wake_up(&self) -> Wake {
-        // AcqRel: as in `wake`. Relaxed on failure: `wake` follows.
-        if self.state.compare_exchange(SLEEPING, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        // Acquire: sees the attributes, and that a CPU may still have the task. Pairs with
+        // `transition_to_sleeping` and `transition_to_born`. The queue publishes the waker's
+        // stores to the poll. Relaxed on failure: `wake` follows.
+        if self.state.compare_exchange(SLEEPING, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Wake::Slept;
         }
         let wake = self.wake();
@@ -196,16 +201,17 @@ impl<M: Memory> Task<M> {
     /// Makes a new task runnable, where [`wake_up`](Self::wake_up) records the wakeups.
     #[track_caller]
     pub(crate) fn transition_to_begun(&self) {
-        // Relaxed: a wakeup before this was meant for the number's last task.
-        self.state.swap(0, Ordering::Relaxed);
+        // Acquire: sees the stores of wakers that came before. Pairs with `wake`. The queue
+        // publishes them to the first poll.
+        self.state.swap(0, Ordering::Acquire);
     }
 
     /// Starts a poll, as [`transition_to_running`](Self::transition_to_running) does, where
     /// [`wake_up`](Self::wake_up) records the wakeups: most tasks have none to consume.
     #[track_caller]
     pub(crate) fn consume_wakeups(&self) {
-        // Acquire: as in `transition_to_running`. Whoever has made the state 0 has released it.
-        if self.state.load(Ordering::Acquire) != 0 {
+        // Relaxed: a wakeup that this misses makes `transition_to_sleeping` fail.
+        if self.state.load(Ordering::Relaxed) != 0 {
             self.transition_to_running();
         }
     }

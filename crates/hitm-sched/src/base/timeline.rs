@@ -4,9 +4,10 @@
 //! **Order.** A queue shares its CPU time by weight, which is described here, or serves its tasks
 //! by their deadlines: [`by_deadline`].
 //!
-//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the waiting members;
-//! (2) the running member does not wait, and all other queued members do; (3) the lags of all
-//! queued members, each times its weight, add up to the rounding error.
+//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the waiting members,
+//! and of [offered](crate::fair::offered) tasks that count; (2) the running member does not wait,
+//! and all other queued members do; (3) the lags of all these, each times its weight, add up to the
+//! rounding error.
 //!
 //! **Limits.** Virtual times are nanoseconds: a charge rounds down, so a task does not pay
 //! fractions of a nanosecond.
@@ -445,24 +446,32 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     pub(crate) fn count_in(&self, id: Member) {
         self.place(id);
         self.count(id, 1);
+        self.rebase_if_far();
     }
 
-    /// `id`, which counts so, leaves for another queue, or comes to this one.
-    pub(crate) fn count_out(&self, id: Member, now: Time) {
-        self.charge(now);
+    /// `id`, which counts so, leaves for another queue, or comes to this one. Returns true when the
+    /// slice of the running member has ended.
+    pub(crate) fn count_out(&self, id: Member, now: Time) -> bool {
+        let ended = self.charge(now);
         self.note_lag(id, false);
         self.count(id, -1);
+        ended
     }
 
     /// The running member, which has been charged, sleeps, and `next`, which is on no queue, runs in
     /// its place. There is no other member. `next` is as far ahead as it was, so the other one is
     /// as far behind.
     pub(crate) fn succeed(&self, next: Member, now: Time) {
-        let Some(curr) = self.curr() else { return };
-        let (words, lag) = (self.of_curr(curr), (self.words)(next).lag.get());
+        let curr = self.curr().expect("a member runs");
+        let (words, coming) = (self.of_curr(curr), (self.words)(next));
         self.note_lag(curr, true);
-        let most = self.lag_most(words);
-        words.lag.set((-lag).clamp(-most, most));
+        let (most, weights) = (self.lag_most(words), [words, coming].map(|words| words.weight.get()));
+        let lag = if weights[0] == weights[1] {
+            coming.lag.get()
+        } else {
+            (i128::from(coming.lag.get()) * i128::from(weights[1]) / i128::from(weights[0])) as i64
+        };
+        words.lag.set(lag.saturating_neg().clamp(-most, most));
         self.queue.curr.set(0);
         self.place(next);
         self.run(next, now);
@@ -494,18 +503,26 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// The running task yields: it gives up the rest of its slice. Where members may be in a list, it
-    /// goes behind the equals of the list. It may have been ahead for a while, and have had fewer
-    /// turns than they: it would yield again and again before them.
+    /// goes behind its equals there, also if it was ahead for a while and has had fewer turns than
+    /// they; its deadline becomes the last one of theirs. Otherwise it would yield before them again
+    /// and again, or its deadline would be far away once they have left.
     pub(crate) fn let_go(&self, now: Time) {
         self.charge(now);
         let Some(curr) = self.curr() else { return };
         let words = self.of_curr(curr);
         match self.order {
             TaskOrder::Weight => {
-                let end = self.end_of(words.deadline.get(), self.virtual_slice(words));
                 let last = self.members().last_of_list().map(|last| (self.words)(last));
                 let last = last.filter(|last| last.weight.get() == words.weight.get());
-                words.deadline.set(last.map_or(end, |last| end.max(last.deadline.get())));
+                let end = match last {
+                    Some(last) => words.deadline.get().max(last.deadline.get()),
+                    None => self.end_of(words.deadline.get(), self.virtual_slice(words)),
+                };
+                words.deadline.set(end);
+                if last.is_some() {
+                    // Its turn has ended, also if its deadline is the same.
+                    self.queue.chosen_deadline.set(i64::MIN);
+                }
             }
             TaskOrder::Deadline => self.end_turn(words, now),
         }

@@ -8,6 +8,7 @@
 //! **Cost.** Without any fair task: a look at a word outside the shared memory. With fair tasks: a
 //! switch reads one line of its own, and from there one line per task on the way down the tree.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 use hitm_memory::{Interrupts, PerCpu, PlainWord, Platform, Span, Time};
@@ -341,23 +342,20 @@ impl<P: Platform> Fair<P> {
     }
 
     /// Returns the time of the calling CPU's next tick, where ids need a tick or fair tasks may
-    /// exist. `set` is the tick that it would do in any case.
-    pub(crate) fn next_tick_of(&self, state: &State<P>, ids_want_one: bool, set: Time, now: Time) -> Time {
+    /// exist. `periodic` is the last periodic one that was found.
+    pub(crate) fn next_tick_of(&self, state: &State<P>, ids_want_one: bool, periodic: &Cell<Time>, now: Time) -> Time {
         let here = P::current_cpu();
         let any = self.class.get().is_some_and(|class| class.queues[here].nr_queued.peek() > 0);
         let refill = self.groups.next_refill().min(self.groups.real_time_ends(state));
         if !ids_want_one && !any {
             return refill;
         }
-        // A tick that was set since the last multiple of the period comes no later than the next
-        // one, so that need not be divided for.
-        let periodic = if now < set && set != Time::NEVER {
-            set
-        } else {
-            let period = if self.groups.has_slices() { self.tick.min(SLICED_TICK) } else { self.tick };
-            next_multiple(now, period)
-        };
-        let tick = periodic.min(refill);
+        let period = if self.groups.has_slices() { self.tick.min(SLICED_TICK) } else { self.tick };
+        // A division only once in a period.
+        if !(now < periodic.get() && periodic.get() <= now + period) {
+            periodic.set(next_multiple(now, period));
+        }
+        let tick = periodic.get().min(refill);
         let slice = if any { self.slice_ends(state, here) } else { None };
         slice.map_or(tick, |slice| slice.min(tick))
     }

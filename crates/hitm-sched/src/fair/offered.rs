@@ -98,7 +98,10 @@ impl<P: Platform> Fair<P> {
 
     /// Does step 4 for `id`, which has counted and has left the ring of the CPU of `rq`.
     pub(crate) fn count_out(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) {
-        self.timeline(state, rq.cpu).count_out(Member::task(id), P::moment());
+        if self.timeline(state, rq.cpu).count_out(Member::task(id), P::moment()) {
+            // The tick that was to find it has nothing left to charge.
+            state.resched(rq);
+        }
     }
 
     /// Returns whether `id`, a fair task, may wait beside others that are offered too: its weight is

@@ -26,6 +26,7 @@ mod switch;
 mod urgent;
 mod wake;
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -221,16 +222,15 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the time after `now` at which this CPU must next call [`tick`](Scheduler::tick) if
     /// the running task runs on, or [`Time::NEVER`]. `has_map` says whether the running task has a
     /// map. Concurrency ids and waiting fair tasks need periodic ticks. A running fair task needs
-    /// one at the end of its slice. If no tick is needed, `now` is not called. `set` is the tick that
-    /// this CPU would do in any case, or [`Time::NEVER`]: if that is to come, no periodic tick comes
-    /// before it.
+    /// one at the end of its slice. If no tick is needed, `now` is not called. `periodic` is the last
+    /// periodic tick that was found, and becomes the next one; the caller keeps it for its CPU.
     #[must_use]
-    pub fn next_tick(&self, has_map: bool, set: Time, now: &dyn Fn() -> Time) -> Time {
+    pub fn next_tick(&self, has_map: bool, periodic: &Cell<Time>, now: &dyn Fn() -> Time) -> Time {
         let ids_want_one = has_map && self.ids.are_swept();
         if !ids_want_one && !self.fair.is_used() {
             return Time::NEVER;
         }
-        self.fair.next_tick_of(&self.state, ids_want_one, set, now())
+        self.fair.next_tick_of(&self.state, ids_want_one, periodic, now())
     }
 
     /// Returns the concurrency id of the running task, or `None` when it has no map. The id may

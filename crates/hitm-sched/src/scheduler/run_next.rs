@@ -88,8 +88,12 @@ impl<P: Platform> Scheduler<P> {
         }
         // Fair tasks may stay in the ring for many switches.
         let is_equal = || curr.is_some_and(|curr| self.are_equal(curr, task));
-        let fits = || self.fair.is_of_class(&task) && is_equal() && self.may_join_fair(task.id);
-        if self.offers_fair(here) && !fits() || !self.offer(task, here, self.may_join_ring(task)) {
+        let fits = if self.fair.is_of_class(&task) {
+            is_equal() && self.may_join_fair(task.id)
+        } else {
+            !self.offers_fair(here)
+        };
+        if !fits || !self.offer(task, here, self.may_join_ring(task)) {
             return false;
         }
         if !lock.is_held() {

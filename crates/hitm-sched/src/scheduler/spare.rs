@@ -29,7 +29,7 @@
 //!
 //! **Invariants.** (1) A real-time task that waits is advertised after the next switch or
 //! checkpoint of its CPU, in the queue or with the ring. So a CPU idles beside it for a poll at
-//! most. (2) The order of tasks is that of their queue: nothing overtakes.
+//! most. (2) The order of real-time tasks is that of their queue: nothing overtakes.
 //!
 //! **Cost.** A wakeup that its own CPU runs next: the CPU's own lines.
 

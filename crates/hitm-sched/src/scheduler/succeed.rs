@@ -195,8 +195,6 @@ impl<P: Platform> Scheduler<P> {
         if !follows || !are_fair() || !Self::gives_up(&prev, why) {
             return None;
         }
-        // The slice of `prev` may have ended just now.
-        rq.clear_need_resched();
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev.id));
         let mut follower = self.fair.follow(&self.state, rq, ring, prev);
         let next = loop {
@@ -211,6 +209,8 @@ impl<P: Platform> Scheduler<P> {
                     self.state.stats.note(|| Entry::Leaves(rq.cpu, id));
                     self.enqueue(rq, id, false);
                     follower = self.fair.begin_next(&self.state, rq, ring);
+                    let queued = rq.nr_running.get();
+                    self.rd.tell_of_two(queued - 1, queued);
                 }
             }
         };

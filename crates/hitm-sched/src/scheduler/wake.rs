@@ -1,7 +1,7 @@
 //! Waking a task.
 //!
 //! **Origin.** Linux's try-to-wake-up. There are two differences. First, read-modify-writes change
-//! the task's state, so a wakeup of an awake task is one read-modify-write and takes no lock.
+//! the task's state, so a wakeup of an awake task is one of them, or two, and takes no lock.
 //! Second, the waker locks the queue of the chosen CPU also when that CPU is idle. The original may
 //! pass the task on by an interrupt instead.
 

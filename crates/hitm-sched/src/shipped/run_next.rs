@@ -13,7 +13,8 @@
 //! wake list, where a waker leaves a task to the CPU that is to run it.
 //!
 //! **State.** A ring for each CPU, and two counts: of the tasks that were offered, and of those
-//! that were taken. A task in it is awake and on no queue.
+//! that were taken. A task in it is awake and on no queue. A third count, under the queue's lock, is
+//! that of fair tasks which [count](crate::fair::offered) on the queue.
 //!
 //! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if it
 //! [has a place](RunNext::has_place); or under the lock of the CPU's queue by whoever takes tasks
@@ -193,7 +194,11 @@ impl<M: Memory> RunNext<M> {
 
     /// Returns the offered tasks of the CPU of `rq`, which calls, that are not counted yet.
     pub(crate) fn uncounted(&self, rq: &RqGuard<'_, M>) -> impl Iterator<Item = TaskId> + '_ {
-        self.peek(rq.cpu).skip(self.cpus[rq.cpu].counted.get() as usize)
+        let ring = &self.cpus[rq.cpu];
+        // Relaxed, both: the CPU's own, or written under the lock.
+        let (offered, taken) = (ring.offered.load(Ordering::Relaxed), ring.taken.load(Ordering::Relaxed));
+        let (first, count) = (ring.counted.get(), offered.wrapping_sub(taken));
+        (first..count).map(move |nth| TaskId(ring.place(taken.wrapping_add(nth)).get()))
     }
 
     /// Returns the task that is offered to the CPU of `rq`, which calls, if there is just one, and

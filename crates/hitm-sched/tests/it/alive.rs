@@ -1,6 +1,6 @@
 //! A simulated machine whose CPUs run, tick and refill by themselves.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ fn live(sched: &Sched, until: Time, ran: &Ran) {
             on = sched.switch(SwitchReason::Preempt);
         } else if let Some(id) = on {
             sched.begin_poll(id);
-            let tick = sched.next_tick(false, Time::NEVER, &Simulated::now);
+            let tick = sched.next_tick(false, &Cell::new(Time::NEVER), &Simulated::now);
             let began = Simulated::now();
             Simulated::compute(tick.min(until).since(began));
             *ran.borrow_mut().entry(id).or_default() += Simulated::now().since(began);

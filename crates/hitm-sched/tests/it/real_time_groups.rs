@@ -1,6 +1,8 @@
 //! Limits of groups' real-time tasks: how long these tasks run, which tasks get the CPU meanwhile,
 //! which tasks run in spite of the limit, and what ends the throttling.
 
+use std::cell::Cell;
+
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span, Time};
 use hitm_sched::{
@@ -525,7 +527,7 @@ fn a_task_that_runs_learns_of_a_limit() {
             }
             let until = began + millis(30);
             while Simulated::now() < until && !sched.needs_resched() {
-                let tick = sched.next_tick(false, Time::NEVER, &Simulated::now);
+                let tick = sched.next_tick(false, &Cell::new(Time::NEVER), &Simulated::now);
                 Simulated::compute(tick.min(until).since(Simulated::now()));
                 Simulated::take_interrupts();
                 if tick <= Simulated::now() {

@@ -1,6 +1,8 @@
 //! Slices of groups: which group runs when a task wakes, how long a turn is, and who has which
 //! slice.
 
+use std::cell::Cell;
+
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span, Time};
 use hitm_sched::{GroupId, GroupSlice, GroupWeight, Scheduler, Scheduling, SwitchReason, TaskId, TaskOrder};
@@ -54,7 +56,7 @@ impl Bench {
 /// The running task computes, with ticks when they are due, until the CPU is asked to reschedule.
 fn compute_until_asked(sched: &Sched) {
     while !sched.needs_resched() {
-        Simulated::compute(sched.next_tick(false, Time::NEVER, &Simulated::now).since(Simulated::now()));
+        Simulated::compute(sched.next_tick(false, &Cell::new(Time::NEVER), &Simulated::now).since(Simulated::now()));
         sched.tick();
     }
 }
