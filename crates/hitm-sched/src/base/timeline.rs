@@ -61,10 +61,11 @@ pub(crate) fn nanos(now: Time) -> u64 {
 }
 
 /// Returns the quotient, rounded down; 0 if `load` is. Sums mostly fit 64 bits, for which the
-/// processor has a division.
+/// processor has a division. It takes long, and a sum from the average is a remainder.
 fn quotient(sum: i128, load: i64) -> i64 {
     match (load, i64::try_from(sum)) {
         (0, _) => 0,
+        (_, Ok(sum)) if (0..load).contains(&sum) => 0,
         (_, Ok(sum)) => sum.div_euclid(load),
         (_, Err(_)) => sum.div_euclid(i128::from(load)) as i64,
     }
@@ -74,13 +75,20 @@ fn quotient(sum: i128, load: i64) -> i64 {
 /// has `lag` then: its own arrival moves the average towards it. Beside members of tiny weight that
 /// is far, so the lag is limited: its product with the weights must fit.
 fn before_arrival(lag: i64, load: i64, weight: i64) -> i64 {
-    let farthest = LAG_MOST / (load + weight);
+    if lag == 0 {
+        return 0;
+    }
     let grown = match lag.checked_mul(load + weight) {
         Some(product) => product / load,
         // A quotient that does not fit is limited below.
         None => (i128::from(lag) * i128::from(load + weight) / i128::from(load))
             .clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
     };
+    // Mostly without a division.
+    if grown.unsigned_abs() < 1 << 20 && load + weight < LAG_MOST >> 20 {
+        return grown;
+    }
+    let farthest = LAG_MOST / (load + weight);
     grown.clamp(-farthest, farthest)
 }
 

@@ -55,6 +55,10 @@ use crate::base::rq::RqGuard;
 /// again soon.
 const PLACES: usize = if cfg!(test) { 2 } else { 256 };
 
+/// The most offered tasks that are counted at once, from the first one on. An idle CPU that takes
+/// half of many need not count them out again.
+const COUNTED_MOST: u32 = 16;
+
 described! {
     /// The offered tasks of one CPU.
     pub(crate) struct NextTasks<M: Memory> as "run_next" {
@@ -192,12 +196,13 @@ impl<M: Memory> RunNext<M> {
         self.peek(cpu).take(self.cpus[cpu].counted.peek() as usize).collect()
     }
 
-    /// Returns the offered tasks of the CPU of `rq`, which calls, that are not counted yet.
+    /// Returns the offered tasks of the CPU of `rq`, which calls, that are to be counted and are not
+    /// yet.
     pub(crate) fn uncounted(&self, rq: &RqGuard<'_, M>) -> impl Iterator<Item = TaskId> + '_ {
         let ring = &self.cpus[rq.cpu];
         // Relaxed, both: the CPU's own, or written under the lock.
         let (offered, taken) = (ring.offered.load(Ordering::Relaxed), ring.taken.load(Ordering::Relaxed));
-        let (first, count) = (ring.counted.get(), offered.wrapping_sub(taken));
+        let (first, count) = (ring.counted.get(), offered.wrapping_sub(taken).min(COUNTED_MOST));
         (first..count).map(move |nth| TaskId(ring.place(taken.wrapping_add(nth)).get()))
     }
 
