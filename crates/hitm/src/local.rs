@@ -4,9 +4,9 @@
 //! **Protocol** of the timer. The timer is set to the earliest of these: the sleeps that began on
 //! this CPU, the end of a round-robin task's turn, the next tick while concurrency ids or fair
 //! tasks need ticks, the next period of a group that has used up a quota, and the next
-//! [look](crate::watch) at the sleeps of other CPUs. When one of these is
-//! cancelled, the timer stays set. It then expires once without work and is set again. A turn that
-//! ends early therefore costs nothing. Where CPUs keep wakeups, a tick stays set from task to task.
+//! [look](crate::watch) at the sleeps of other CPUs. When one of these is cancelled, the timer
+//! stays set. It then expires once without work and is set again. A turn that ends early therefore
+//! costs nothing. Where CPUs keep wakeups, a tick stays set from task to task.
 
 use std::cell::Cell;
 use std::ptr::null_mut;

@@ -69,8 +69,8 @@ described! {
         pub(crate) root: M::Plain<u64>,
         /// The running member, which does not wait, counted from 1; 0 for none.
         pub(crate) curr: M::Plain<u64>,
-        /// The weight of the waiting members, and of tasks in the ring that [count], as in `sum` and
-        /// `nr_weighted`.
+        /// The weight of the waiting members, and of tasks in the ring that [count], as in `sum`
+        /// and `nr_weighted`.
         ///
         /// [count]: crate::fair::offered
         pub(crate) load: M::Plain<u64>,

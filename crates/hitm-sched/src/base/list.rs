@@ -130,8 +130,8 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
         self.insert_before(self.first(), new);
     }
 
-    /// Puts `new`, which is in no list, in the place of `old`, which is the only task. The caller has
-    /// looked up their links.
+    /// Puts `new`, which is in no list, in the place of `old`, which is the only task. The caller
+    /// has looked up their links.
     #[inline]
     #[track_caller]
     pub(crate) fn replace_only(&self, old: &Links<M>, new: TaskId, links: &Links<M>) {

@@ -10,9 +10,9 @@
 //! | `DEAD` | has ended, or has not begun | itself | the next task of its slot |
 //!
 //! The waker that finds `SLEEPING` without `WOKEN` enqueues the task. Other wakers have nothing to
-//! do. Where CPUs keep the tasks that their own tasks wake, that waker exchanges `SLEEPING` for 0. So
-//! the wakeup and the beginning of the poll cost one read-modify-write less each. The queue, or the
-//! ring, publishes the waker's stores.
+//! do. Where CPUs keep the tasks that their own tasks wake, that waker exchanges `SLEEPING` for 0.
+//! So the wakeup and the beginning of the poll cost one read-modify-write less each. The queue, or
+//! the ring, publishes the waker's stores.
 //!
 //! **Memory ordering.**
 //!
@@ -185,8 +185,8 @@ impl<M: Memory> Task<M> {
     #[track_caller]
     pub(crate) fn wake_up(&self) -> Wake {
         // Acquire: sees the attributes, and that a CPU may still have the task. Pairs with
-        // `transition_to_sleeping` and `transition_to_born`. The queue publishes the waker's
-        // stores to the poll. Relaxed on failure: `wake` follows.
+        // `transition_to_sleeping` and `transition_to_born`. The queue publishes the waker's stores
+        // to the poll. Relaxed on failure: `wake` follows.
         if self.state.compare_exchange(SLEEPING, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Wake::Slept;
         }

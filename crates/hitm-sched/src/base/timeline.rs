@@ -466,9 +466,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         ended
     }
 
-    /// The running member, which has been charged, sleeps, and `next`, which is on no queue, runs in
-    /// its place. There is no other member. `next` is as far ahead as it was, so the other one is
-    /// as far behind.
+    /// The running member, which has been charged, sleeps, and `next`, which is on no queue, runs
+    /// in its place. There is no other member. `next` is as far ahead as it was, so the other one
+    /// is as far behind.
     pub(crate) fn succeed(&self, next: Member, now: Time) {
         let curr = self.curr().expect("a member runs");
         let (words, coming) = (self.of_curr(curr), (self.words)(next));
@@ -485,8 +485,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.run(next, now);
     }
 
-    /// Returns whether `id`, which counts so, would run before `waiting`, the one of those that wait
-    /// here which would run next; nothing if it is too far ahead of the average to run.
+    /// Returns whether `id`, which counts so, would run before `waiting`, the one of those that
+    /// wait here which would run next; nothing if it is too far ahead of the average to run.
     pub(crate) fn is_before(&self, id: Member, waiting: Option<Member>) -> Option<bool> {
         let words = (self.words)(id);
         let is_eligible = self.eligibility()(words.vruntime.get());
@@ -510,10 +510,10 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
     }
 
-    /// The running task yields: it gives up the rest of its slice. Where members may be in a list, it
-    /// goes behind its equals there, also if it was ahead for a while and has had fewer turns than
-    /// they; its deadline becomes the last one of theirs. Otherwise it would yield before them again
-    /// and again, or its deadline would be far away once they have left.
+    /// The running task yields: it gives up the rest of its slice. Where members may be in a list,
+    /// it goes behind its equals there, also if it was ahead for a while and has had fewer turns
+    /// than they; its deadline becomes the last one of theirs. Otherwise it would yield before them
+    /// again and again, or its deadline would be far away once they have left.
     pub(crate) fn let_go(&self, now: Time) {
         self.charge(now);
         let Some(curr) = self.curr() else { return };

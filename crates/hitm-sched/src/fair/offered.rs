@@ -9,7 +9,7 @@
 //! **Origin.** Ours. The shares are those of the [queue](crate::base::timeline).
 //!
 //! **Protocol.** Under the lock of the queue, by its CPU, at a switch of the class: (1) tasks that
-//! were offered since the last one count from now on: each gets a virtual runtime and a deadline as
+//! were offered since the last one count from now on, the first few of a long ring: each gets a virtual runtime and a deadline as
 //! if it was queued, and the average is that of all. (2) The running task leaves. (3) The first
 //! task of the ring runs, if it is eligible and its deadline is earlier than that of the task which
 //! the queue would run. Otherwise that one runs. A first task that is not eligible is queued. (4) A
@@ -38,13 +38,13 @@ pub(crate) enum Follower {
     Offered(TaskId),
     /// A task that was queued runs now.
     Queued(TaskId),
-    /// No task runs: the first one of the ring has had too much of the time.
+    /// No task runs: the first one of the ring has had too much of the time, or is not fair.
     Ahead,
 }
 
 impl<P: Platform> Fair<P> {
     /// `prev`, which runs on the CPU of `rq`, waits or ends: does steps 1 to 3. There is no group,
-    /// all tasks of the `ring` are fair, and one is there or queued.
+    /// and a task is in the `ring` or queued.
     pub(crate) fn follow(
         &self,
         state: &State<P>,
@@ -58,27 +58,36 @@ impl<P: Platform> Fair<P> {
         let left = rq.nr_running.get() - 1;
         rq.nr_running.set(left);
         let only = if left == 0 { ring.only_uncounted(rq) } else { None };
-        if let Some(only) = only {
+        if let Some(only) = only.filter(|&only| self.is_fair(state, only)) {
             ring.take(rq);
             rq.nr_running.set(1);
             state.tasks.get(only).on_rq.set(1);
             line.succeed(Member::task(only), now);
             return Follower::Offered(only);
         }
-        for id in ring.uncounted(rq) {
-            line.count_in(Member::task(id));
-            ring.count_one(rq);
-        }
+        self.count_in(state, rq, ring);
         line.dequeue(Member::task(prev.id), true, now);
         self.begin_next(state, rq, ring)
     }
 
+    /// Does step 1. A running task has been charged.
+    fn count_in(&self, state: &State<P>, rq: &RqGuard<'_, P>, ring: &RunNext<P>) {
+        let line = self.timeline(state, rq.cpu);
+        for id in ring.uncounted(rq).take_while(|&id| self.is_fair(state, id)) {
+            line.count_in(Member::task(id));
+            ring.count_one(rq);
+        }
+    }
+
     /// Does step 3 for the CPU of `rq`, which runs no task.
     pub(crate) fn begin_next(&self, state: &State<P>, rq: &RqGuard<'_, P>, ring: &RunNext<P>) -> Follower {
+        // Those that counted may have left.
+        self.count_in(state, rq, ring);
         let (line, now) = (self.timeline(state, rq.cpu), P::moment());
         let queued = if rq.nr_running.get() == 0 { None } else { line.pick(None) };
         let first = ring.first(rq.cpu);
-        let goes_before = first.map(|first| line.is_before(Member::task(first), queued));
+        let is_before = |first| line.is_before(Member::task(first), queued);
+        let goes_before = first.map(|first| if ring.counts_first(rq) { is_before(first) } else { None });
         match (first, goes_before, queued) {
             (Some(first), Some(Some(true)), _) => {
                 ring.take(rq);
@@ -104,8 +113,8 @@ impl<P: Platform> Fair<P> {
         }
     }
 
-    /// Returns whether `id`, a fair task, may wait beside others that are offered too: its weight is
-    /// the usual one, and it has not had much more of the time than others.
+    /// Returns whether `id`, a fair task, may wait beside others that are offered too: its weight
+    /// is the usual one, and it has not had much more of the time than others.
     pub(crate) fn is_patient(&self, state: &State<P>, id: TaskId) -> bool {
         let words = state.tasks.fair(id);
         words.weight.peek() == FINE_NICE_0_WEIGHT && words.lag.peek() >= -GRAIN

@@ -222,8 +222,9 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the time after `now` at which this CPU must next call [`tick`](Scheduler::tick) if
     /// the running task runs on, or [`Time::NEVER`]. `has_map` says whether the running task has a
     /// map. Concurrency ids and waiting fair tasks need periodic ticks. A running fair task needs
-    /// one at the end of its slice. If no tick is needed, `now` is not called. `periodic` is the last
-    /// periodic tick that was found, and becomes the next one; the caller keeps it for its CPU.
+    /// one at the end of its slice. If no tick is needed, `now` is not called. `periodic` is the
+    /// last periodic tick that was found, and becomes the next one; the caller keeps it for its
+    /// CPU.
     #[must_use]
     pub fn next_tick(&self, has_map: bool, periodic: &Cell<Time>, now: &dyn Fn() -> Time) -> Time {
         let ids_want_one = has_map && self.ids.are_swept();

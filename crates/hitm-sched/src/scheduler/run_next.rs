@@ -35,9 +35,9 @@
 //! queued.
 //!
 //! **Fair tasks.** An equal that is offered has had about its share of the time, so its wakeup
-//! would hardly ever preempt the waker. It waits until the waker's slice ends at the latest, since a
-//! tick comes then. Where others wait too, a task is offered only if it has the weight of nice 0 and
-//! is not [ahead](crate::base::timeline::GRAIN) of them. From the next switch on it
+//! would hardly ever preempt the waker. It waits until the waker's slice ends at the latest, since
+//! a tick comes then. Where others wait too, a task is offered only if it has the weight of nice 0
+//! and is not [ahead](crate::base::timeline::GRAIN) of them. From the next switch on it
 //! [counts](crate::fair::offered) on the queue of its CPU, and follows by its virtual time.
 
 use hitm_memory::{PlainWord, Platform};
@@ -107,8 +107,8 @@ impl<P: Platform> Scheduler<P> {
         true
     }
 
-    /// Offers `task`, which is on no queue and whose `pi_lock` the caller holds, to this CPU. Returns
-    /// false if there is no place.
+    /// Offers `task`, which is on no queue and whose `pi_lock` the caller holds, to this CPU.
+    /// Returns false if there is no place.
     #[inline]
     fn offer(&self, task: TaskRef<'_, P>, here: CpuId, may_be_told: bool) -> bool {
         let (Some(ring), Some(searchers)) = (self.run_next(), self.searchers()) else { return false };
@@ -123,9 +123,9 @@ impl<P: Platform> Scheduler<P> {
         true
     }
 
-    /// Returns whether `task`, which is on no queue, may wait for `curr`, which this CPU runs, as an
-    /// equal: it has the same real-time priority, or the two are fair, have one weight, and `task`
-    /// has had its share of the time. No group may limit them or share the time.
+    /// Returns whether `task`, which is on no queue, may wait for `curr`, which this CPU runs, as
+    /// an equal: it has the same real-time priority, or the two are fair, have one weight, and
+    /// `task` has had its share of the time. No group may limit them or share the time.
     #[inline]
     pub(super) fn are_equal(&self, curr: TaskId, task: TaskRef<'_, P>) -> bool {
         let prio = task.prio();
@@ -292,8 +292,8 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Queues the offered tasks before `id` comes to `rq`. Fair ones need not be queued before a
-    /// real-time task, which is waiting for its CPU. Nor need they while a fair task runs, since the
-    /// next switch compares their virtual times, and no idle CPU is to be called for the two.
+    /// real-time task, which is waiting for its CPU. Nor need they while a fair task runs, since
+    /// the next switch compares their virtual times, and no idle CPU is to be called for the two.
     pub(super) fn queue_before(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let is_compared = || rq.curr().is_some_and(|curr| self.fair.is_fair(&self.state, curr));
         let may_call = || rq.nr_running.get() <= 2 && self.searchers().is_some_and(|searchers| searchers.any_idle());

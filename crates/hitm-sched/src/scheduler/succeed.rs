@@ -191,8 +191,7 @@ impl<P: Platform> Scheduler<P> {
             return self.follow_yield(rq, prev);
         }
         let follows = rq.nr_running.get() > 1 || ring.count(rq.cpu) != 0;
-        let are_fair = || ring.uncounted(rq).all(|id| self.fair.is_fair(&self.state, id));
-        if !follows || !are_fair() || !Self::gives_up(&prev, why) {
+        if !follows || !Self::gives_up(&prev, why) {
             return None;
         }
         self.state.stats.note(|| Entry::Leaves(rq.cpu, prev.id));
@@ -208,6 +207,9 @@ impl<P: Platform> Scheduler<P> {
                     let id = self.take_first(rq).expect("it is there");
                     self.state.stats.note(|| Entry::Leaves(rq.cpu, id));
                     self.enqueue(rq, id, false);
+                    if self.state.tasks.get(id).prio().is_real_time() {
+                        self.state.resched(rq);
+                    }
                     follower = self.fair.begin_next(&self.state, rq, ring);
                     let queued = rq.nr_running.get();
                     self.rd.tell_of_two(queued - 1, queued);
@@ -233,8 +235,8 @@ impl<P: Platform> Scheduler<P> {
         Some(next)
     }
 
-    /// `offered`, the first offered task and a real-time one, takes the place of `prev` on the queue
-    /// of the calling CPU, `rq`, behind the others of its priority. Returns the first one.
+    /// `offered`, the first offered task and a real-time one, takes the place of `prev` on the
+    /// queue of the calling CPU, `rq`, behind the others of its priority. Returns the first one.
     #[inline]
     fn replace(&self, rq: &RqGuard<'_, P>, ring: &RunNext<P>, prev: TaskRef<'_, P>, offered: TaskRef<'_, P>) -> TaskId {
         let others = ring.count(rq.cpu);

@@ -13,8 +13,8 @@
 //! wake list, where a waker leaves a task to the CPU that is to run it.
 //!
 //! **State.** A ring for each CPU, and two counts: of the tasks that were offered, and of those
-//! that were taken. A task in it is awake and on no queue. A third count, under the queue's lock, is
-//! that of fair tasks which [count](crate::fair::offered) on the queue.
+//! that were taken. A task in it is awake and on no queue. A third count, under the queue's lock,
+//! is that of fair tasks which [count](crate::fair::offered) on the queue.
 //!
 //! **Protocol.** [`offer`](RunNext::offer): by the CPU itself, under the task's `pi_lock`, if it
 //! [has a place](RunNext::has_place); or under the lock of the CPU's queue by whoever takes tasks
@@ -73,8 +73,8 @@ described! {
         /// How many were taken so far. Written by the CPU, and by others that queue or change a
         /// task there, or take several.
         taken: M::Atomic<u32>,
-        /// How many of those in the ring, from the first one, are fair and [count] on the CPU's fair
-        /// queue. Under the lock of the queue.
+        /// How many of those in the ring, from the first one, are fair and [count] on the CPU's
+        /// fair queue. Under the lock of the queue.
         ///
         /// [count]: crate::base::timeline::Timeline::count_in
         counted: M::Plain<u32>,
@@ -196,8 +196,8 @@ impl<M: Memory> RunNext<M> {
         self.peek(cpu).take(self.cpus[cpu].counted.peek() as usize).collect()
     }
 
-    /// Returns the offered tasks of the CPU of `rq`, which calls, that are to be counted and are not
-    /// yet.
+    /// Returns the offered tasks of the CPU of `rq`, which calls, that are to be counted and are
+    /// not yet.
     pub(crate) fn uncounted(&self, rq: &RqGuard<'_, M>) -> impl Iterator<Item = TaskId> + '_ {
         let ring = &self.cpus[rq.cpu];
         // Relaxed, both: the CPU's own, or written under the lock.
@@ -210,6 +210,11 @@ impl<M: Memory> RunNext<M> {
     /// it is not counted yet.
     pub(crate) fn only_uncounted(&self, rq: &RqGuard<'_, M>) -> Option<TaskId> {
         self.only(rq.cpu).filter(|_| self.cpus[rq.cpu].counted.get() == 0)
+    }
+
+    /// Returns whether the first offered task of the CPU of `rq`, which calls, is counted.
+    pub(crate) fn counts_first(&self, rq: &RqGuard<'_, M>) -> bool {
+        self.cpus[rq.cpu].counted.get() != 0
     }
 
     /// The first task of those counts from now on.
