@@ -480,3 +480,88 @@ fn short_divisions_are_as_long_ones() {
 
 mod deadlines;
 mod lists;
+
+/// A queue with three members of these nice levels, the first of which has run for so long, and a
+/// fourth one that comes with this lag.
+fn before_a_fourth(nices: [i8; 3], micros: u64, lag: i64) -> Bench {
+    let mut bench = Bench::new(nices.into_iter().chain([0]));
+    bench.has_list = true;
+    bench.begin(&[0, 1, 2].map(Member));
+    bench.now += Span::from_micros(micros);
+    bench.line().charge(bench.now);
+    bench.tasks[3].lag.set(lag);
+    bench
+}
+
+#[test]
+fn who_counts_has_the_same_times_as_who_waits() {
+    let words = |bench: &Bench| {
+        let own = &bench.tasks[3];
+        let of_queue = [bench.queue.load.get() as i64, bench.queue.sum.get(), bench.line().average()];
+        (of_queue, [own.vruntime.get(), own.deadline.get()])
+    };
+    for nices in [[0, 0, 0], [5, 0, 0], [-10, 19, 3]] {
+        for lag in [0, 10_000, -10_000, 2 * SLICE, -SLICE] {
+            let [waits, mut counts] = [(); 2].map(|()| before_a_fourth(nices, 700, lag));
+            waits.line().enqueue(Member(3), Arrival::Waits, waits.now);
+            counts.line().count_in(Member(3));
+            assert_eq!(words(&counts), words(&waits), "{nices:?}, {lag}");
+            // It leaves later as one that waits does.
+            counts.now += Span::from_micros(50);
+            waits.line().dequeue(Member(3), false, counts.now);
+            counts.line().count_out(Member(3), counts.now);
+            let left = |bench: &Bench| [&bench.tasks[3].lag, &bench.tasks[3].left_of_slice].map(PlainWord::get);
+            assert_eq!((left(&counts), words(&counts)), (left(&waits), words(&waits)), "{nices:?}, {lag}");
+        }
+    }
+}
+
+#[test]
+fn who_counts_runs_if_it_is_eligible_and_its_deadline_is_earlier() {
+    let next = |lag| {
+        let bench = before_a_fourth([0; 3], 1, lag);
+        bench.line().count_in(Member(3));
+        bench.line().dequeue(Member(0), true, bench.now);
+        let waiting = bench.line().pick(None);
+        (bench.line().is_before(Member(3), waiting), bench.line().is_before(Member(3), None))
+    };
+    // The others are new, and have deadlines of half a slice.
+    assert_eq!(next(0), (Some(false), Some(true)));
+    assert_eq!(next(SLICE), (Some(true), Some(true)));
+    assert_eq!(next(-10 * GRAIN), (None, None));
+}
+
+/// The two have equal weights, or others.
+#[test]
+fn who_follows_a_single_one_is_as_far_ahead_as_before() {
+    for (nice, owed) in [(0, 20_000), (5, 20_000), (-5, -20_000)] {
+        let mut bench = Bench::new([0, nice].into_iter());
+        bench.line().enqueue(Member(0), Arrival::Runs, bench.now);
+        bench.now += Span::from_micros(100);
+        bench.tasks[1].lag.set(owed);
+        bench.line().charge(bench.now);
+        bench.line().succeed(Member(1), bench.now);
+        assert_eq!((bench.line().curr(), bench.queue.load.get()), (Some(Member(1)), 0));
+        let [lag, weight] = [bench.tasks[0].lag.get(), bench.tasks[0].weight.get().into()];
+        let sum = lag * weight + owed * i64::from(bench.tasks[1].weight.get());
+        assert!(sum.abs() <= weight, "{nice}: {lag}");
+    }
+}
+
+#[test]
+fn who_yields_goes_behind_its_equals_and_not_further() {
+    let mut bench = Bench::new([0; 4].into_iter());
+    bench.has_list = true;
+    bench.begin(&[0, 1, 2].map(Member));
+    let deadline = |bench: &Bench, id: Member| bench.tasks[at(id)].deadline.get();
+    for turn in 0..300 {
+        let curr = bench.line().curr().expect("one runs");
+        assert_eq!(curr, Member(turn % 3));
+        bench.now += Span::from_micros(1);
+        bench.line().let_go(bench.now);
+        bench.switch();
+    }
+    let first = bench.line().curr().expect("one runs");
+    assert!([0, 1, 2].map(Member).iter().all(|&id| deadline(&bench, id) == deadline(&bench, first)));
+    assert!(deadline(&bench, first) <= SLICE, "a hundred yields each moved no deadline");
+}
