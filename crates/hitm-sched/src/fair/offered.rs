@@ -9,11 +9,12 @@
 //! **Origin.** Ours. The shares are those of the [queue](crate::base::timeline).
 //!
 //! **Protocol.** Under the lock of the queue, by its CPU, at a switch of the class: (1) tasks that
-//! were offered since the last one count from now on, the first few of a long ring: each gets a virtual runtime and a deadline as
-//! if it was queued, and the average is that of all. (2) The running task leaves. (3) The first
-//! task of the ring runs, if it is eligible and its deadline is earlier than that of the task which
-//! the queue would run. Otherwise that one runs. A first task that is not eligible is queued. (4) A
-//! task that leaves the ring otherwise counts no more, and keeps its lag.
+//! were offered since the last one count from now on, the first few of a long ring: each gets a
+//! virtual runtime and a deadline as if it was queued, and the average is that of all. (2) The
+//! running task leaves. (3) The first task of the ring runs, if it is eligible and its deadline is
+//! earlier than that of the task which the queue would run. Otherwise that one runs. A first task
+//! that is not eligible is queued. (4) A task that leaves the ring otherwise counts no more, and
+//! keeps its lag.
 //!
 //! **Limits.** A task counts as if it came at the switch after its wakeup. So the rest of its
 //! waker's turn is not time that it has waited. Tasks of the ring follow in the order of their
