@@ -23,12 +23,12 @@
 use hitm_memory::{PlainWord, Platform};
 
 use super::class::Fair;
-use crate::base::fair_words::Member;
+use crate::base::fair_words::{FairTask, Member};
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
 use crate::base::task_table::TaskRef;
-use crate::base::timeline::GRAIN;
+use crate::base::timeline::{GRAIN, Timeline};
 use crate::base::weight::FINE_NICE_0_WEIGHT;
 use crate::shipped::run_next::RunNext;
 
@@ -66,25 +66,42 @@ impl<P: Platform> Fair<P> {
             line.succeed(Member::task(only), now);
             return Follower::Offered(only);
         }
-        self.count_in(state, rq, ring);
+        self.count_in(state, rq, ring, &line);
         line.dequeue(Member::task(prev.id), true, now);
-        self.begin_next(state, rq, ring)
+        self.begin_first(state, rq, ring, &line)
     }
 
-    /// Does step 1. A running task has been charged.
-    fn count_in(&self, state: &State<P>, rq: &RqGuard<'_, P>, ring: &RunNext<P>) {
+    /// Does steps 1 and 3 for the CPU of `rq`, which runs no task.
+    pub(crate) fn begin_next(&self, state: &State<P>, rq: &RqGuard<'_, P>, ring: &RunNext<P>) -> Follower {
         let line = self.timeline(state, rq.cpu);
+        // Those that counted may have left.
+        self.count_in(state, rq, ring, &line);
+        self.begin_first(state, rq, ring, &line)
+    }
+
+    /// Does step 1 on `line`, that of the CPU of `rq`. A running task has been charged.
+    fn count_in<'a>(
+        &self,
+        state: &State<P>,
+        rq: &RqGuard<'_, P>,
+        ring: &RunNext<P>,
+        line: &Timeline<'a, P, impl Fn(Member) -> &'a FairTask<P>>,
+    ) {
         for id in ring.uncounted(rq).take_while(|&id| self.is_fair(state, id)) {
             line.count_in(Member::task(id));
             ring.count_one(rq);
         }
     }
 
-    /// Does step 3 for the CPU of `rq`, which runs no task.
-    pub(crate) fn begin_next(&self, state: &State<P>, rq: &RqGuard<'_, P>, ring: &RunNext<P>) -> Follower {
-        // Those that counted may have left.
-        self.count_in(state, rq, ring);
-        let (line, now) = (self.timeline(state, rq.cpu), P::moment());
+    /// Does step 3 on `line`.
+    fn begin_first<'a>(
+        &self,
+        state: &State<P>,
+        rq: &RqGuard<'_, P>,
+        ring: &RunNext<P>,
+        line: &Timeline<'a, P, impl Fn(Member) -> &'a FairTask<P>>,
+    ) -> Follower {
+        let now = P::moment();
         let queued = if rq.nr_running.get() == 0 { None } else { line.pick(None) };
         let first = ring.first(rq.cpu);
         let is_before = |first| line.is_before(Member::task(first), queued);
