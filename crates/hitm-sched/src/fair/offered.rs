@@ -3,7 +3,7 @@
 //!
 //! **Claim.** Tasks that wake each other and have turns of about one length wait in no list. Each
 //! has its share of the time, also beside tasks with longer turns: of four pairs of tasks on one
-//! CPU, one with turns of 20 us to 1 ms beside turns of 2 to 150 us has 25.0 to 28.1 % of the time
+//! CPU, one with turns of 20 us to 1 ms beside turns of 2 to 150 us has 25.1 to 28.0 % of the time
 //! (`tests/it/turns.rs` of `hitm`).
 //!
 //! **Origin.** Ours. The shares are those of the [queue](crate::base::timeline).

@@ -190,7 +190,8 @@ impl<P: Platform> Scheduler<P> {
         if why == SwitchReason::Yield {
             return self.follow_yield(rq, prev);
         }
-        let follows = rq.nr_running.get() > 1 || ring.count(rq.cpu) != 0;
+        // An offered real-time task goes first: `prev` may have been one when it came.
+        let follows = if ring.count(rq.cpu) == 0 { rq.nr_running.get() > 1 } else { self.offers_fair(rq.cpu) };
         if !follows || !Self::gives_up(&prev, why) {
             return None;
         }
@@ -208,7 +209,8 @@ impl<P: Platform> Scheduler<P> {
                     self.state.stats.note(|| Entry::Leaves(rq.cpu, id));
                     self.enqueue(rq, id, false);
                     if self.state.tasks.get(id).prio().is_real_time() {
-                        self.state.resched(rq);
+                        self.dequeue_pushable(rq, id);
+                        break id;
                     }
                     follower = self.fair.begin_next(&self.state, rq, ring);
                     let queued = rq.nr_running.get();
