@@ -219,10 +219,13 @@ fn end_turn<P: Platform>(runtime: &Inner<P>, local: &Local, cell: &Cell<P>) {
     }
 }
 
+fn next_tick<P: Platform>(runtime: &Inner<P>, local: &Local, now: &dyn Fn() -> Time) -> Time {
+    local.with_periodic(|periodic| runtime.sched.next_tick(local.has_map(), periodic, now))
+}
+
 /// Sets the CPU's next tick, if it is earlier than the present one.
 fn begin_ticks<P: Platform>(runtime: &Inner<P>, local: &Local) {
-    let next = |periodic: &_| runtime.sched.next_tick(local.has_map(), periodic, &P::moment);
-    let tick = local.with_periodic(next);
+    let tick = next_tick(runtime, local, &P::moment);
     if tick < local.tick() {
         local.set_tick(tick);
         local.arm::<P>();
@@ -266,8 +269,7 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     }
     if local.tick() <= now {
         runtime.sched.tick();
-        let next = |periodic: &_| runtime.sched.next_tick(local.has_map(), periodic, &|| now);
-        local.set_tick(local.with_periodic(next));
+        local.set_tick(next_tick(runtime, local, &|| now));
     }
     local.arm::<P>();
 }

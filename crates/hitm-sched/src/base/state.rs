@@ -9,6 +9,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 use super::numbers::TaskId;
 use super::rq::{RqGuard, RunQueue};
 use super::stats::{Count, Stats};
+use super::task::Task;
 use super::task_table::TaskTable;
 
 /// The queues and tasks of one machine.
@@ -123,7 +124,14 @@ impl<P: Platform> State<P> {
     #[inline]
     #[track_caller]
     pub(crate) fn runs_everywhere(&self, id: TaskId) -> bool {
-        self.tasks.get(id).cpus_allowed_count.get() as usize == self.topology.cpus()
+        self.has_all_cpus(self.tasks.get(id))
+    }
+
+    /// As [`runs_everywhere`](Self::runs_everywhere), of a task that was looked up.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn has_all_cpus(&self, task: &Task<P>) -> bool {
+        task.cpus_allowed_count.get() as usize == self.topology.cpus()
     }
 
     /// Returns whether two CPUs are of one LLC.

@@ -6,7 +6,7 @@
 //! **Cost.** If the task's CPU is idle or runs something less urgent: one read of that CPU's
 //! running task. Otherwise one search of cpupri, and a read of the CPU found.
 
-use hitm_memory::{CpuSet, PlainWord, Platform};
+use hitm_memory::{CpuSet, Platform};
 use hitm_topology::CpuId;
 
 use crate::base::numbers::TaskId;
@@ -74,19 +74,12 @@ impl<P: Platform> Scheduler<P> {
         self.state.runs_everywhere(id)
     }
 
-    /// As [`runs_everywhere`](Self::runs_everywhere), of a task that was looked up.
-    #[inline]
-    #[track_caller]
-    pub(super) fn has_all_cpus(&self, task: TaskRef<'_, P>) -> bool {
-        task.cpus_allowed_count.get() as usize == self.state.topology.cpus()
-    }
-
     /// Returns whether `task` may run on `cpu`. Most tasks may run everywhere, and their own words
     /// say so.
     #[inline]
     #[track_caller]
     pub(super) fn may_run_on(&self, task: TaskRef<'_, P>, cpu: CpuId) -> bool {
-        self.has_all_cpus(task) || self.state.tasks.allowed(task.id).contains(cpu)
+        self.state.has_all_cpus(&task) || self.state.tasks.allowed(task.id).contains(cpu)
     }
 
     /// Returns whether any CPU where `id` may run runs something less urgent than `id`.

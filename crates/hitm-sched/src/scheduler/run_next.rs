@@ -52,7 +52,7 @@ use crate::base::task_table::TaskRef;
 use crate::scheduler::Scheduler;
 
 impl<P: Platform> Scheduler<P> {
-    /// Does step 1 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
+    /// Does step 1 for `task`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
     /// whether it was offered.
     #[inline]
     pub(super) fn offer_next(&self, task: TaskRef<'_, P>) -> bool {
@@ -78,7 +78,7 @@ impl<P: Platform> Scheduler<P> {
         (is_advertised || may_hide()) && self.offer(task, here, may_be_told)
     }
 
-    /// Does step 4 for `id`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
+    /// Does step 4 for `task`, which this CPU keeps and whose `pi_lock` the caller holds. Returns
     /// whether it was left to another CPU, or queued.
     pub(super) fn leave_to_holder(&self, task: TaskRef<'_, P>) -> bool {
         let here = P::current_cpu();
@@ -307,7 +307,7 @@ impl<P: Platform> Scheduler<P> {
     /// an idle CPU can be less urgent.
     #[inline]
     fn may_join_ring(&self, task: TaskRef<'_, P>) -> bool {
-        self.only_idle_is_less_urgent(task.prio()) && self.has_all_cpus(task)
+        self.only_idle_is_less_urgent(task.prio()) && self.state.has_all_cpus(&task)
     }
 
     /// Does step 3 at a tick of the calling CPU.
